@@ -1,4 +1,3 @@
-import OpenAI from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#attestation/json/value.ts'
 import type { NodeCall } from '#src/nodes/runs/dispatch.ts'
@@ -100,49 +99,6 @@ describe.each(PATHS)('POST %s', (path) => {
       request: { ...CHAT_REQUEST, top_k: 7 },
     })
   })
-
-  it('a chat route streams in the form of the interface', async () => {
-    const text = await (await post(STREAM, { path })).text()
-    expect(text.endsWith('\n\ndata: [DONE]\n\n')).toBe(true)
-    const chunks = dataOf(text)
-    const choice = (delta: object, reason: string | null = null) => [
-      { index: 0, delta, logprobs: null, finish_reason: reason },
-    ]
-    expect(chunks.map(({ choices }) => choices)).toEqual([
-      choice({ role: 'assistant', content: '' }),
-      choice({ content: 'hel' }),
-      choice({ content: 'lo' }),
-      choice({ content: '' }, 'stop'),
-    ])
-    expect(
-      new Set(chunks.map(({ id, created, model, object }) => `${id} ${created} ${model} ${object}`))
-        .size,
-    ).toBe(1)
-    expect(chunks.every(({ usage }) => usage === null)).toBe(true)
-  })
-
-  it('a chat route needs a key, and a request that is valid', async () => {
-    expect(await outcomeOf(await post(CHAT_REQUEST, { path, headers: {} }))).toEqual([
-      401,
-      'authorization_missing',
-    ])
-    expect(await outcomeOf(await post({ ...CHAT_REQUEST, temperature: 3 }, { path }))).toEqual([
-      422,
-      ['body.temperature'],
-    ])
-    expect(await outcomeOf(await post('{"model":"a","model":"b"}', { path }))).toEqual([
-      422,
-      ['body.model'],
-    ])
-  })
-})
-
-it('the usage of a stream comes only when asked for, in a chunk of its own behind the last', async () => {
-  const chunks = dataOf(await streamText({ ...STREAM, stream_options: { include_usage: true } }))
-  expect(chunks.slice(0, -1).every(({ usage }) => usage === null)).toBe(true)
-  expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 7 } })
-  const { id, model, created } = chunks[0] ?? {}
-  expect(chunks.at(-1)).toMatchObject({ id, model, created })
 })
 
 it('the usage of a completion is estimated where the node gave no usage, and says so', async () => {
@@ -285,29 +241,6 @@ it('a stream that has begun by a comment tells of a fault by an event', async ()
   const reply = await post(STREAM)
   expect(reply.status).toBe(200)
   expect(await reply.text()).toMatch(/^: ping\n\nevent: error\ndata: .*"unsupported_model"/)
-})
-
-const client = () =>
-  new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
-const request = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
-
-it('the official SDK reads answers, streams and their usage', async () => {
-  const whole = await client().chat.completions.create(request)
-  expect(whole.choices[0]?.message.content).toBe('hello')
-  const streamed = await client()
-    .chat.completions.stream({ ...request, stream_options: { include_usage: true } })
-    .finalChatCompletion()
-  expect(streamed.choices[0]?.message.content).toBe('hello')
-  expect(streamed.usage).toEqual(whole.usage)
-})
-
-it('the official SDK throws the error event of a stream that no node serves', async () => {
-  nodes.setScript(() => Promise.reject(failing('no_nodes')))
-  const stream = await client().chat.completions.create({ ...request, stream: true })
-  const read = async () => {
-    for await (const _ of stream);
-  }
-  await expect(read()).rejects.toThrow('No node is available')
 })
 
 it(

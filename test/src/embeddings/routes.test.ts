@@ -112,18 +112,6 @@ it.each([
   expect(upstream.requests.at(-1)?.json).toMatchObject({ input: sent })
 })
 
-it('POST /v1/embeddings gives the official SDK the same numbers as floats and as base64', async () => {
-  const floats = await client.embeddings.create({ ...request, encoding_format: 'float' })
-  // Without a format the SDK asks for base64, and decodes it itself.
-  const decoded = await client.embeddings.create(request)
-  const base64 = await client.embeddings.create({ ...request, encoding_format: 'base64' })
-  expect(floats.data[0]?.embedding).toHaveLength(256)
-  expect(decoded.data[0]?.embedding).toEqual(floats.data[0]?.embedding)
-  const bytes = Buffer.from(String(base64.data[0]?.embedding), 'base64')
-  expect(bytes.length).toBe(1024)
-  expect(bytes.readFloatLE(4)).toBe(floats.data[0]?.embedding[1])
-})
-
 it('POST /v1/embeddings sends many inputs in batches, and gives them back in order', async () => {
   const input = Array.from({ length: 20 }, (_, index) => `text ${index}`)
   const before = upstream.requests.length
@@ -135,34 +123,11 @@ it('POST /v1/embeddings sends many inputs in batches, and gives them back in ord
   expect(usage.prompt_tokens).toBe(20 * (alone.usage.prompt_tokens ?? 0))
 })
 
-it.each([
-  [{ input: undefined }, 'body.input', 'missing'],
-  [{ input: null }, 'body.input', 'value_error'],
-  [{ input: '' }, 'body.input', 'string_too_short'],
-  [{ input: 7 }, 'body.input', 'value_error'],
-  [{ input: {} }, 'body.input', 'value_error'],
-  [{ input: [] }, 'body.input', 'too_short'],
-  [{ input: [null] }, 'body.input', 'value_error'],
-  [{ input: [[]] }, 'body.input.0', 'too_short'],
-  [{ input: ['a', ''] }, 'body.input.1', 'string_too_short'],
-  [{ input: ['a', 1] }, 'body.input.1', 'string_type'],
-  [{ input: [1, 'a'] }, 'body.input.1', 'int_type'],
-  [{ input: [1, -1] }, 'body.input.1', 'greater_than_equal'],
-  [{ input: [1.5] }, 'body.input.0', 'int_from_float'],
-  [{ input: [[1], [2 ** 31]] }, 'body.input.1.0', 'less_than_equal'],
-  [{ input: [[1], 2] }, 'body.input.1', 'list_type'],
-  [{ input: Array.from({ length: 2049 }, () => 'a') }, 'body.input', 'too_long'],
-  [{ model: undefined }, 'body.model', 'missing'],
-  [{ model: '' }, 'body.model', 'string_too_short'],
-  [{ encoding_format: 'int8' }, 'body.encoding_format', 'literal_error'],
-  [{ user: 1 }, 'body.user', 'string_type'],
-])('POST /v1/embeddings refuses %j', async (change, loc, type) => {
-  const reply = await post({ ...request, ...change })
-  const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
-  expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
-    422,
-    [[loc, type]],
-  ])
+it('POST /v1/embeddings refuses a token beyond 31 bits, and a model that is not served', async () => {
+  const large = await post({ ...request, input: [[1], [2 ** 31]] })
+  expect(await outcomeOf(large)).toEqual([422, ['body.input.1.0']])
+  const unknown = await post({ ...request, model: 'gpt-4' })
+  expect(await outcomeOf(unknown)).toEqual([404, 'unsupported_model'])
 })
 
 it('POST /v1/embeddings takes an input of exactly the model’s tokens, and refuses one more before anything is sent', async () => {
@@ -205,16 +170,6 @@ it('POST /v1/embeddings takes the other encoding than asked for, and the endpoin
   expect(await (await post({ ...request, encoding_format: 'base64' })).json()).toMatchObject({
     data: [vector(0, base64)],
   })
-})
-
-it('POST /v1/embeddings needs a key, and a model that is served', async () => {
-  expect(
-    await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } })),
-  ).toEqual([401, 'authorization_missing'])
-  expect(await outcomeOf(await post({ ...request, model: 'gpt-4' }))).toEqual([
-    404,
-    'unsupported_model',
-  ])
 })
 
 it.each<[string, EndpointScript, number, string]>([

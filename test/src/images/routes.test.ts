@@ -144,18 +144,6 @@ function faultsIn(parse: () => unknown): unknown {
   }
 }
 
-/** The faults that both kinds of requests can have; numbers are texts in a form. */
-type FaultCase = readonly [change: object, loc: string, type: string]
-
-const SHARED_FAULTS: readonly FaultCase[] = [
-  [{ prompt: undefined }, 'body.prompt', 'missing'],
-  [{ prompt: '' }, 'body.prompt', 'string_too_short'],
-  [{ prompt: 'x'.repeat(32_001) }, 'body.prompt', 'string_too_long'],
-  [{ model: undefined }, 'body.model', 'missing'],
-  [{ response_format: 'png' }, 'body.response_format', 'literal_error'],
-  [{ size: '1024x1792' }, 'body.size', 'literal_error'],
-]
-
 it('POST /v1/images/generations keeps what was made, and gives its address, by default', async () => {
   const reply = await generate({ ...request, n: null, user: null })
   expect(reply.status).toBe(200)
@@ -233,19 +221,6 @@ it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
   },
 )
 
-it('POST /v1/images/generations serves the official SDK, several images in base64', async () => {
-  const { data = [] } = await client.images.generate({
-    ...request,
-    n: 3,
-    response_format: 'b64_json',
-  })
-  expect(data).toHaveLength(3)
-  const images = data.map(({ b64_json }) => Buffer.from(b64_json ?? '', 'base64'))
-  expect(images.every((bytes) => readImageFacts(bytes)?.width === 256)).toBe(true)
-  expect(new Set(images.map((bytes) => bytes.toString('hex'))).size).toBe(3)
-  expect(data.every(({ url }) => url === null)).toBe(true)
-})
-
 it.each([
   ['a data URL', (base64: string) => `data:image/png;base64,${base64}`],
   ['lines', (base64: string) => base64.replaceAll(/.{76}/g, '$&\r\n')],
@@ -256,44 +231,9 @@ it.each([
   expect(answer).toMatchObject({ data: [{ b64_json: base64 }] })
 })
 
-it.each<FaultCase>([
-  ...SHARED_FAULTS,
-  [{ n: 0 }, 'body.n', 'greater_than_equal'],
-  [{ n: 11 }, 'body.n', 'less_than_equal'],
-  [{ n: '1' }, 'body.n', 'int_type'],
-  [{ quality: 'high' }, 'body.quality', 'literal_error'],
-  [{ style: 'loud' }, 'body.style', 'literal_error'],
-  [{ user: 1 }, 'body.user', 'string_type'],
-])('a request to make images is refused with %j', (change, loc, type) => {
-  const body = Buffer.from(JSON.stringify({ ...request, ...change }))
-  expect(faultsIn(() => validateBody(generation, body))).toEqual([[loc, type]])
-})
-
-it('POST /v1/images/generations tells the faults of a request', async () => {
-  const reply = await generate({ ...request, n: 0, style: 'loud' })
-  expect(await faultsOf(reply)).toEqual([
-    422,
-    [
-      ['body.n', 'greater_than_equal'],
-      ['body.style', 'literal_error'],
-    ],
-  ])
-})
-
-it('POST /v1/images/generations needs a key, a model that somebody serves, and JSON', async () => {
-  const json = { 'content-type': 'application/json' }
-  expect(await outcomeOf(await generate(request, { headers: json }))).toEqual([
-    401,
-    'authorization_missing',
-  ])
-  expect(await outcomeOf(await generate({ ...request, model: 'dall-e-9' }))).toEqual([
-    404,
-    'unsupported_model',
-  ])
-  expect(await outcomeOf(await generate(request, { headers: authorization() }))).toEqual([
-    415,
-    'unsupported_media_type',
-  ])
+it('POST /v1/images/generations refuses a model that is not served', async () => {
+  const reply = await generate({ ...request, model: 'dall-e-9' })
+  expect(await outcomeOf(reply)).toEqual([404, 'unsupported_model'])
 })
 
 it('an address of an image ends with its time', async () => {
@@ -354,22 +294,17 @@ it('POST /v1/images/edits takes an image that comes as a list of one, as the off
   expect(await faultsOf(reply)).toEqual([422, [['body.image', 'value_error']]])
 })
 
-it.each<FaultCase>([
-  ...SHARED_FAULTS,
-  [{ n: '0' }, 'body.n', 'greater_than_equal'],
-  [{ n: '11' }, 'body.n', 'less_than_equal'],
-  [{ n: '1.0' }, 'body.n', 'int_type'],
-  [{ n: '' }, 'body.n', 'int_type'],
-  [{ image: undefined }, 'body.image', 'missing'],
-  [{ image: Buffer.from('GIF89a') }, 'body.image', 'image_type'],
-  [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
-  [{ image: jpegOf(8193, 1) }, 'body.image', 'image_size'],
-  [{ quality: 'high' }, 'body.quality', 'unsupported_parameter'],
-  [{ style: 'natural' }, 'body.style', 'unsupported_parameter'],
-  [{ moderation: 'low' }, 'body.moderation', 'unsupported_parameter'],
-  [{ seed: '0' }, 'body.seed', 'unsupported_parameter'],
-])('a form to change an image is refused with %j', (change, loc, type) => {
-  expect(faultsIn(() => parseImageEdit(partsOf(change as Parts)))).toEqual([[loc, type]])
+it.each([
+  ['prompt', 'x'.repeat(32_001), 'string_too_long'],
+  ['image', 'data:image/png;base64,AAAA', 'image_type'],
+  ['quality', 'high', 'unsupported_parameter'],
+  ['style', 'natural', 'unsupported_parameter'],
+  ['moderation', 'low', 'unsupported_parameter'],
+  ['seed', '0', 'unsupported_parameter'],
+])('a form to change an image is refused for its %s', (name, text, type) => {
+  expect(faultsIn(() => parseImageEdit(partsOf({ [name]: text })))).toEqual([
+    [`body.${name}`, type],
+  ])
 })
 
 it('a form to change an image may have the defaults of members that are not supported', () => {
@@ -410,7 +345,7 @@ it('a form to change an image may have one of 25 MiB, and none with a byte more'
   larger.set(pngOf(16))
   const image = larger.subarray(1)
   image.set(pngOf(16))
-  expect(parseImageEdit(partsOf({ image })).image.bytes).toHaveLength(image.length)
+  expect(parseImageEdit(partsOf({ image })).image.bytes.length).toBe(image.length)
   larger.set(pngOf(16))
   expect(faultsIn(() => parseImageEdit(partsOf({ image: larger })))).toEqual([
     ['body.image', 'too_long'],
@@ -418,18 +353,18 @@ it('a form to change an image may have one of 25 MiB, and none with a byte more'
 })
 
 it('POST /v1/images/edits reads no form that is longer than any image', async () => {
-  const body = Buffer.alloc(EDIT_BYTES_MAX + 1)
-  const headers = { ...authorization(), 'content-type': 'multipart/form-data; boundary=b' }
-  expect(await outcomeOf(await edit({}, { body, headers }))).toEqual([413, 'payload_too_large'])
+  const { socket, write, until } = await connectRaw(gateway.port)
+  const type = 'content-type: multipart/form-data; boundary=b'
+  const head = `host: x\r\nauthorization: Bearer ${gateway.key}\r\n${type}`
+  const length = `content-length: ${EDIT_BYTES_MAX + 1}`
+  write(`POST /v1/images/edits HTTP/1.1\r\n${head}\r\n${length}\r\n\r\n`)
+  expect(await until(/payload_too_large/)).toMatch(/^HTTP\/1.1 413 /)
+  socket.destroy()
 })
 
 it('POST /v1/images/edits refuses what is no form', async () => {
   const send = (type: string, body: string, more: Record<string, string> = {}) =>
     edit({}, { body, headers: { ...authorization(), 'content-type': type, ...more } })
-  expect(await outcomeOf(await send('application/json', '{}'))).toEqual([
-    415,
-    'unsupported_media_type',
-  ])
   const form = 'multipart/form-data; boundary=b'
   expect(await outcomeOf(await send(form, '--b--', { 'content-encoding': 'gzip' }))).toEqual([
     415,
@@ -439,7 +374,6 @@ it('POST /v1/images/edits refuses what is no form', async () => {
     422,
     [['body', 'multipart_invalid']],
   ])
-  expect(await outcomeOf(await edit({}, { headers: {} }))).toEqual([401, 'authorization_missing'])
 })
 
 it('readers that take nothing hold a bounded number of images open', async () => {

@@ -57,35 +57,6 @@ it('POST /v1/tool/search gives five results by default', async () => {
   })
 })
 
-it.each([1, 10])(
-  'POST /v1/tool/search gives as many results as asked for: %i',
-  async (max_results) => {
-    expect(await resultsOf(await post({ query: 'fox', max_results }))).toHaveLength(max_results)
-  },
-)
-
-it.each([
-  [{ max_results: 0 }, 'body.max_results', 'greater_than_equal'],
-  [{ max_results: 11 }, 'body.max_results', 'less_than_equal'],
-  [{ max_results: 1.5 }, 'body.max_results', 'int_from_float'],
-  [{ max_results: '5' }, 'body.max_results', 'int_type'],
-  [{ query: undefined }, 'body.query', 'missing'],
-  [{ query: '' }, 'body.query', 'string_too_short'],
-  [{ query: ' ' }, 'body.query', 'string_pattern_mismatch'],
-  [{ query: 'a\u0000' }, 'body.query', 'string_pattern_mismatch'],
-  [{ query: 'a\u001b' }, 'body.query', 'string_pattern_mismatch'],
-  [{ query: '\n' }, 'body.query', 'string_pattern_mismatch'],
-  [{ query: 'a'.repeat(2001) }, 'body.query', 'string_too_long'],
-  [{ query: 7 }, 'body.query', 'string_type'],
-])('POST /v1/tool/search refuses %j', async (change, loc, type) => {
-  const reply = await post({ query: 'fox', ...change })
-  const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
-  expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
-    422,
-    [[loc, type]],
-  ])
-})
-
 it('POST /v1/tool/search sends a query of several lines as one line', async () => {
   expect((await post({ query: ' who won\r\n\tthe cup\n' })).status).toBe(200)
   expect(provider.requests.at(-1)?.json).toMatchObject({ query: 'who won the cup' })

@@ -204,8 +204,11 @@ describe('nodes store', () => {
     const node = await createWorkingNode()
     const save = (model: string) =>
       nodes.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
-    for (let index = 0; index < BENCHMARKS_PER_NODE_MAX; index++)
-      expect(await save(`m${index}`)).toBe('saved')
+    await sql`
+      insert into node_benchmarks (node_id, model, tokens_per_second, created_at)
+      select ${node.nodeId}::text, 'm' || i, 1, 1
+      from generate_series(2, ${BENCHMARKS_PER_NODE_MAX}::integer) as i`.execute(database.queries)
+    expect(await save('m1')).toBe('saved')
     expect(await save('one more')).toBe('too_many')
     expect(await save('m7')).toBe('saved')
   })
@@ -325,49 +328,37 @@ describe('nodes store', () => {
     })
   })
 
-  it('the nodes store gives each model once that any node has a benchmark for', async () => {
-    const own = createNodesStore(await source.open())
+  it('the network is its connected nodes, by their benchmarks of the models they serve', async () => {
+    const { queries } = await source.open()
+    const own = createNodesStore({ queries })
     expect(await own.offeredModels()).toEqual([])
-    for (const node of [makeNode(), makeNode()]) {
+    const benchmark = async (
+      node: ReturnType<typeof makeNode>,
+      model: string,
+      tokensPerSecond: number,
+    ) => own.saveBenchmark({ ...node, model, tokensPerSecond, createdAt: 1 })
+    const [first, second, away, archived] = [makeNode(), makeNode(), makeNode(), makeNode()]
+    for (const node of [first, second, away, archived]) {
       await own.create(node)
       await own.saveHardware({ ...node, hardware: HARDWARE, at: 1 })
-      for (const model of ['small', 'large'])
-        await own.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
+      await benchmark(node, 'small', 100.5)
+      await benchmark(node, 'large', 40)
     }
     expect(await own.offeredModels()).toEqual(['large', 'small'])
-  })
-
-  describe('the network', () => {
-    it('the network is its connected nodes, by their benchmarks of the models they serve', async () => {
-      const { queries } = await source.open()
-      const own = createNodesStore({ queries })
-      const benchmark = async (
-        node: ReturnType<typeof makeNode>,
-        model: string,
-        tokensPerSecond: number,
-      ) => own.saveBenchmark({ ...node, model, tokensPerSecond, createdAt: 1 })
-      const [first, second, away, archived] = [makeNode(), makeNode(), makeNode(), makeNode()]
-      for (const node of [first, second, away, archived]) {
-        await own.create(node)
-        await own.saveHardware({ ...node, hardware: HARDWARE, at: 1 })
-        await benchmark(node, 'small', 100.5)
-        await benchmark(node, 'large', 40)
-      }
-      await own.update({ ...archived, name: null, isArchived: true })
-      const processId = randomUUID()
-      await createProcessesStore({ queries }).enter(processId, 60)
-      const models = ['small', 'large', 'unmeasured']
-      await own.markConnected(connectionOf(first, { processId, models }))
-      await own.markConnected(connectionOf(second, { processId, models: ['large'] }))
-      expect(await own.network()).toEqual({
-        nodes: 3,
-        connectedNodes: 2,
-        tokensPerSecond: 140.5,
-        models: [
-          { model: 'small', tokensPerSecond: 100.5 },
-          { model: 'large', tokensPerSecond: 80 },
-        ],
-      })
+    await own.update({ ...archived, name: null, isArchived: true })
+    const processId = randomUUID()
+    await createProcessesStore({ queries }).enter(processId, 60)
+    const models = ['small', 'large', 'unmeasured']
+    await own.markConnected(connectionOf(first, { processId, models }))
+    await own.markConnected(connectionOf(second, { processId, models: ['large'] }))
+    expect(await own.network()).toEqual({
+      nodes: 3,
+      connectedNodes: 2,
+      tokensPerSecond: 140.5,
+      models: [
+        { model: 'small', tokensPerSecond: 100.5 },
+        { model: 'large', tokensPerSecond: 80 },
+      ],
     })
   })
 })

@@ -123,6 +123,19 @@ it.each([
   expect(events).not.toContain('served')
 })
 
+it.each([
+  ['the first event of a stream', true, NODE_LIMITS.firstTokenMs],
+  ['a whole answer', false, NODE_LIMITS.runMs],
+])('a run waits for %s as long as it may', (_, isStream, limitMs) => {
+  const { run, clock } = openRun(isStream)
+  clock.atMs = limitMs - 1
+  run.check(clock.atMs)
+  expect(run.result).toBeNull()
+  clock.atMs = limitMs
+  run.check(clock.atMs)
+  expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'first_token_timeout' } })
+})
+
 it('a page is refused at its first piece, so that another node can be asked', async () => {
   const { run, send } = openRun(false)
   send({ body: ' \n', is_last: false })
