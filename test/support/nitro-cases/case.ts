@@ -2,7 +2,7 @@ import type { AttestationCode, RuleNumber } from '#attestation/nitro/attestation
 import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
 import { type CaseTable, casesOf } from '../case-table.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
-import { standardChain } from '../nitro-builder/document-builder.ts'
+import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
 
 /** The common part of all cases: a document, and how it is verified. */
 type Verification = {
@@ -20,6 +20,14 @@ export type Refusal = Verification & { readonly code: AttestationCode }
 export type Acceptance = Verification & { readonly rule: RuleNumber }
 
 type Judged = Uint8Array | Omit<Verification, 'name'>
+
+/** A document without faults, under this policy. */
+export function under(
+  policy: Partial<AttestationPolicy>,
+  at: Pick<Verification, 'at'> = {},
+): Omit<Verification, 'name'> {
+  return { document: buildDocument(), policy, ...at }
+}
 
 /** The documents of a table by code: each alone, or with how it is verified. */
 export function refusalsOf(table: CaseTable<AttestationCode, Judged>): readonly Refusal[] {

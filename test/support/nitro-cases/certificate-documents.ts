@@ -11,6 +11,9 @@ export function altered(level: number, parts: Partial<CertificateParts>): Uint8A
   return documentOf(buildChain({ level, parts }))
 }
 
+/** A document whose certificate at `level` has these extensions in place of its own. */
+export const extended = (level: number, ...extensions: readonly Uint8Array[]) =>
+  altered(level, { extensions })
 /** The extensions that the certificate at `level` should have. */
 export const extensionsOf = (level: number) => partsOf(level).extensions ?? []
 /** A document whose certificate at `level` has these further extensions. */

@@ -14,8 +14,9 @@ import {
 import { bitString, encodeDer, integer, sequence } from '../nitro-builder/der-encoder.ts'
 import { buildChain, type Chain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
-import { type Acceptance, acceptancesOf, type Refusal, refusalsOf } from './case.ts'
-import { altered, bundled, documentOf, trusting } from './chain-documents.ts'
+import { type Acceptance, acceptancesOf, type Refusal, refusalsOf, under } from './case.ts'
+import { altered } from './certificate-documents.ts'
+import { bundled, documentOf, trusted } from './chain-documents.ts'
 
 const sha256 = (der: Uint8Array) => createHash('sha256').update(der).digest()
 const { cabundle } = standardChain
@@ -39,7 +40,7 @@ const scalars = (...values: readonly Uint8Array[]) => bitString(sequence(...valu
 const order = BigInt(
   '0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973',
 )
-const withSignature = (bits: Uint8Array) => altered({ level: 4, parts: { sign: () => bits } })
+const withSignature = (bits: Uint8Array) => altered(4, { sign: () => bits })
 const leafIssuer = partsOf(4).issuer
 /** The leaf's issuer with another type for the country: equal to people, but not in its bytes. */
 const retyped = Uint8Array.from(leafIssuer).with(leafIssuer.indexOf(0x13), 0x0c)
@@ -67,18 +68,12 @@ function longestChain(): Chain {
 export const chainAcceptances: readonly Acceptance[] = acceptancesOf({
   13: {
     'a pinned root': buildDocument(),
-    'one of two pinned roots': {
-      document: buildDocument(),
-      policy: { roots: [sha256(regional), sha256(root)] },
-    },
+    'one of two pinned roots': under({ roots: [sha256(regional), sha256(root)] }),
   },
   14: {
     'root, regional, zonal, instance': buildDocument(),
     'a root that certifies the leaf itself': documentOf(shortChain),
-    "a pinned root whose own signature is anybody's": {
-      document: documentOf(anybodys),
-      policy: trusting(anybodys),
-    },
+    "a pinned root whose own signature is anybody's": trusted(anybodys),
   },
   10: { '32 certificates in the bundle': documentOf(longestChain()) },
   16: { 'names that are equal byte for byte': buildDocument() },
@@ -87,14 +82,8 @@ export const chainAcceptances: readonly Acceptance[] = acceptancesOf({
 export const chainRefusals: readonly Refusal[] = refusalsOf({
   root_untrusted: {
     'a root nobody pinned': documentOf(impostor),
-    "AWS's root alone is trusted": {
-      document: buildDocument(),
-      policy: { roots: [AWS_ROOT_SHA256] },
-    },
-    'a pin that differs in its last bit': {
-      document: buildDocument(),
-      policy: { roots: [nearly(standardChain.rootSha256)] },
-    },
+    "AWS's root alone is trusted": under({ roots: [AWS_ROOT_SHA256] }),
+    'a pin that differs in its last bit': under({ roots: [nearly(standardChain.rootSha256)] }),
     'no root in the bundle': bundled([regional, zonal, instance]),
     'a root with one byte changed': bundled([
       root.with(-1, (root.at(-1) ?? 0) ^ 1),
@@ -117,10 +106,7 @@ export const chainRefusals: readonly Refusal[] = refusalsOf({
     'a leaf signed by another key': documentOf(signedBy(generateKey(), 4)),
     'a regional certificate signed by another key': documentOf(signedBy(generateKey(), 1)),
     'an instance certificate signed by itself': documentOf(signedBy(keyAt(3), 3)),
-    'SHA-256 under the name of SHA-384': altered({
-      level: 4,
-      parts: { sign: signWith(keyAt(3), 'sha256') },
-    }),
+    'SHA-256 under the name of SHA-384': altered(4, { sign: signWith(keyAt(3), 'sha256') }),
   },
   certificate_signature_malformed: {
     'r of zero': withSignature(scalars(integer(0), integer(1))),
@@ -136,8 +122,8 @@ export const chainRefusals: readonly Refusal[] = refusalsOf({
     'no bytes': withSignature(bitString(new Uint8Array())),
   },
   issuer_mismatch: {
-    'a leaf of an unknown issuer': altered({ level: 4, parts: { issuer: nameOf('nobody') } }),
-    'an issuer in other string types': altered({ level: 4, parts: { issuer: retyped } }),
+    'a leaf of an unknown issuer': altered(4, { issuer: nameOf('nobody') }),
+    'an issuer in other string types': altered(4, { issuer: retyped }),
     'a missing intermediate': bundled([root, regional, instance]),
   },
 })

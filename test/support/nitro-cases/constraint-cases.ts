@@ -13,14 +13,15 @@ import {
 } from '../nitro-builder/certificate-builder.ts'
 import { integer } from '../nitro-builder/der-encoder.ts'
 import { buildChain, keyAt, MADE_AT, partsOf } from '../nitro-builder/development-pki.ts'
-import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
-import { acceptancesOf, type Refusal, refusalsOf } from './case.ts'
+import { standardChain } from '../nitro-builder/document-builder.ts'
+import { acceptancesOf, type Refusal, refusalsOf, under } from './case.ts'
+import { altered, extended } from './certificate-documents.ts'
 import {
-  altered,
   authorityUsage,
   bundled,
   documentOf,
   leafUsage,
+  trusted,
   trusting,
 } from './chain-documents.ts'
 
@@ -41,60 +42,42 @@ const leafIssuer = partsOf(4).issuer
 /** Rules 17 to 19. */
 export const constraintAcceptances = acceptancesOf({
   17: {
-    'path lengths that are just enough': {
-      document: documentOf(deepEnough),
-      policy: trusting(deepEnough),
-    },
-    'a leaf without basicConstraints': altered({ level: 4, parts: { extensions: [leafUsage] } }),
-    'a keyUsage of a CA that is not critical': altered({
-      level: 3,
-      parts: { extensions: [authorityConstraints(0), keyUsage(keyCertSign, false)] },
-    }),
+    'path lengths that are just enough': trusted(deepEnough),
+    'a leaf without basicConstraints': extended(4, leafUsage),
+    'a keyUsage of a CA that is not critical': extended(
+      3,
+      authorityConstraints(0),
+      keyUsage(keyCertSign, false),
+    ),
   },
   18: {
-    'the first second of a certificate': altered({
-      level: 2,
-      parts: { validity: validityOf(MADE_AT, seconds(1)) },
-    }),
-    'the last second of a certificate': altered({
-      level: 4,
-      parts: { validity: validityOf(seconds(-1), MADE_AT) },
-    }),
-    'an expired document at its own time, in historical mode': {
-      document: buildDocument(),
-      policy: { mode: 'historical' },
-      at: seconds(10 * 365 * 86_400),
-    },
-    'an intermediate that begins the whole skew after the document, in current mode': altered({
-      level: 1,
-      parts: { validity: validityOf(seconds(60), seconds(1000)) },
+    'the first second of a certificate': altered(2, { validity: validityOf(MADE_AT, seconds(1)) }),
+    'the last second of a certificate': altered(4, { validity: validityOf(seconds(-1), MADE_AT) }),
+    'an expired document at its own time, in historical mode': under(
+      { mode: 'historical' },
+      { at: seconds(10 * 365 * 86_400) },
+    ),
+    'an intermediate that begins the whole skew after the document, in current mode': altered(1, {
+      validity: validityOf(seconds(60), seconds(1000)),
     }),
   },
   19: {
-    'another serial of the same issuer': {
-      document: buildDocument(),
-      policy: { revoked: [{ issuer: leafIssuer, serial: Uint8Array.of(0x70, 0x05) }] },
-    },
-    'the same serial of another issuer': {
-      document: buildDocument(),
-      policy: { revoked: [{ issuer: nearly(leafIssuer), serial: Uint8Array.of(0x70, 0x04) }] },
-    },
-    'lists of two issuers, in the first and the last millisecond of them': {
-      document: buildDocument(),
-      policy: {
-        revocationLists: [
-          listOf(0, { thisUpdateMs: MADE_AT.getTime() }),
-          listOf(1, { nextUpdateMs: MADE_AT.getTime() }),
-        ],
-      },
-    },
-    'in historical mode, a list made after the document, while the certificate lived': {
-      document: buildDocument(),
-      policy: {
-        mode: 'historical',
-        revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 2 * 86_400_000 })],
-      },
-    },
+    'another serial of the same issuer': under({
+      revoked: [{ issuer: leafIssuer, serial: Uint8Array.of(0x70, 0x05) }],
+    }),
+    'the same serial of another issuer': under({
+      revoked: [{ issuer: nearly(leafIssuer), serial: Uint8Array.of(0x70, 0x04) }],
+    }),
+    'lists of two issuers, in the first and the last millisecond of them': under({
+      revocationLists: [
+        listOf(0, { thisUpdateMs: MADE_AT.getTime() }),
+        listOf(1, { nextUpdateMs: MADE_AT.getTime() }),
+      ],
+    }),
+    'in historical mode, a list made after the document, while the certificate lived': under({
+      mode: 'historical',
+      revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 2 * 86_400_000 })],
+    }),
   },
 })
 
@@ -119,127 +102,97 @@ export const constraintRefusals: readonly Refusal[] = [
   }),
   ...refusalsOf({
     ca_basic_constraints: {
-      none: altered({ level: 3, parts: { extensions: [keyUsage(keyCertSign)] } }),
-      'not critical': altered({
-        level: 2,
-        parts: { extensions: [authorityConstraints(1, false), authorityUsage] },
-      }),
-      'no cA': altered({ level: 1, parts: { extensions: [leafConstraints(), authorityUsage] } }),
-      'no extensions at all': altered({ level: 1, parts: { extensions: null } }),
+      none: extended(3, keyUsage(keyCertSign)),
+      'not critical': extended(2, authorityConstraints(1, false), authorityUsage),
+      'no cA': extended(1, leafConstraints(), authorityUsage),
+      'no extensions at all': altered(1, { extensions: null }),
     },
     ca_key_usage: {
-      'no keyCertSign': altered({
-        level: 3,
-        parts: { extensions: [authorityConstraints(0), keyUsage(digitalSignature)] },
-      }),
-      'no keyUsage in the root': { document: documentOf(usageless), policy: trusting(usageless) },
+      'no keyCertSign': extended(3, authorityConstraints(0), keyUsage(digitalSignature)),
+      'no keyUsage in the root': trusted(usageless),
     },
     path_length_exceeded: {
-      'a root that allows two': { document: documentOf(shallow), policy: trusting(shallow) },
-      'a regional certificate that allows none': altered({
-        level: 1,
-        parts: { extensions: [authorityConstraints(0), authorityUsage] },
-      }),
+      'a root that allows two': trusted(shallow),
+      'a regional certificate that allows none': extended(
+        1,
+        authorityConstraints(0),
+        authorityUsage,
+      ),
       'a leaf that certifies another leaf': bundled([...cabundle, deeperAuthority()]),
     },
     leaf_is_ca: {
-      cA: altered({
-        level: 4,
-        parts: { extensions: [authorityConstraints(0), authorityUsage] },
-      }),
+      cA: extended(4, authorityConstraints(0), authorityUsage),
     },
     leaf_key_usage: {
-      'no digitalSignature': altered({
-        level: 4,
-        parts: { extensions: [leafConstraints(), keyUsage(KEY_USAGE_BITS.nonRepudiation)] },
-      }),
-      'no keyUsage': altered({ level: 4, parts: { extensions: [leafConstraints()] } }),
-      'no extensions at all': altered({ level: 4, parts: { extensions: null } }),
+      'no digitalSignature': extended(
+        4,
+        leafConstraints(),
+        keyUsage(KEY_USAGE_BITS.nonRepudiation),
+      ),
+      'no keyUsage': extended(4, leafConstraints()),
+      'no extensions at all': altered(4, { extensions: null }),
     },
     certificate_not_yet_valid: {
       'an intermediate that begins a second after the document, in historical mode': {
-        document: altered({ level: 1, parts: { validity: validityOf(seconds(1), seconds(1000)) } }),
+        document: altered(1, { validity: validityOf(seconds(1), seconds(1000)) }),
         policy: { mode: 'historical' },
       },
     },
     certificate_expired: {
       'milliseconds after the last second': {
-        document: altered({ level: 4, parts: { validity: validityOf(seconds(-1), MADE_AT) } }),
+        document: altered(4, { validity: validityOf(seconds(-1), MADE_AT) }),
         at: new Date(MADE_AT.getTime() + 1),
       },
       'an intermediate, at the time of the document, in historical mode': {
-        document: altered({ level: 3, parts: { validity: validityOf(seconds(-9), seconds(-1)) } }),
+        document: altered(3, { validity: validityOf(seconds(-9), seconds(-1)) }),
         policy: { mode: 'historical' },
       },
     },
     certificate_revoked: {
-      'the leaf': {
-        document: buildDocument(),
-        policy: { revoked: [{ issuer: leafIssuer, serial: Uint8Array.of(0x70, 0x04) }] },
-      },
-      'an intermediate, its serial padded': {
-        document: buildDocument(),
-        policy: {
-          revoked: [{ issuer: partsOf(1).issuer, serial: Uint8Array.of(0, 0, 0x70, 0x01) }],
-        },
-      },
-      'an intermediate, by a list of its issuer': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { serials: [Uint8Array.of(0, 0x70, 0x02)] })] },
-      },
-      'the root': {
-        document: buildDocument(),
-        policy: { revoked: [{ issuer: partsOf(0).issuer, serial: Uint8Array.of(0x70, 0x00) }] },
-      },
-      'the leaf, by the second of two entries': {
-        document: buildDocument(),
-        policy: {
-          revoked: [5, 4].map((n) => ({ issuer: leafIssuer, serial: Uint8Array.of(0x70, n) })),
-        },
-      },
-      'an intermediate, by the second of two lists': {
-        document: buildDocument(),
-        policy: {
-          revocationLists: [listOf(2), listOf(1, { serials: [Uint8Array.of(0x70, 0x02)] })],
-        },
-      },
+      'the leaf': under({ revoked: [{ issuer: leafIssuer, serial: Uint8Array.of(0x70, 0x04) }] }),
+      'an intermediate, its serial padded': under({
+        revoked: [{ issuer: partsOf(1).issuer, serial: Uint8Array.of(0, 0, 0x70, 0x01) }],
+      }),
+      'an intermediate, by a list of its issuer': under({
+        revocationLists: [listOf(1, { serials: [Uint8Array.of(0, 0x70, 0x02)] })],
+      }),
+      'the root': under({
+        revoked: [{ issuer: partsOf(0).issuer, serial: Uint8Array.of(0x70, 0x00) }],
+      }),
+      'the leaf, by the second of two entries': under({
+        revoked: [5, 4].map((n) => ({ issuer: leafIssuer, serial: Uint8Array.of(0x70, n) })),
+      }),
+      'an intermediate, by the second of two lists': under({
+        revocationLists: [listOf(2), listOf(1, { serials: [Uint8Array.of(0x70, 0x02)] })],
+      }),
     },
     revocation_list_foreign: {
-      'a list of another issuer': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { issuer: nameOf('other') })] },
-      },
-      'a list of an issuer that differs in its last bit': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { issuer: nearly(listOf(1).issuer) })] },
-      },
-      'a list of a key that differs in its last bit': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { issuerKey: nearly(listOf(1).issuerKey) })] },
-      },
-      'a list of the issuer by name, with another key': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { issuerKey: listOf(2).issuerKey })] },
-      },
+      'a list of another issuer': under({
+        revocationLists: [listOf(1, { issuer: nameOf('other') })],
+      }),
+      'a list of an issuer that differs in its last bit': under({
+        revocationLists: [listOf(1, { issuer: nearly(listOf(1).issuer) })],
+      }),
+      'a list of a key that differs in its last bit': under({
+        revocationLists: [listOf(1, { issuerKey: nearly(listOf(1).issuerKey) })],
+      }),
+      'a list of the issuer by name, with another key': under({
+        revocationLists: [listOf(1, { issuerKey: listOf(2).issuerKey })],
+      }),
     },
     revocation_list_not_yet_valid: {
-      'a list that begins a millisecond later': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 1 })] },
-      },
-      'in historical mode, a list made after the certificate ended': {
-        document: buildDocument(),
-        policy: {
-          mode: 'historical',
-          revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 4 * 86_400_000 })],
-        },
-      },
+      'a list that begins a millisecond later': under({
+        revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 1 })],
+      }),
+      'in historical mode, a list made after the certificate ended': under({
+        mode: 'historical',
+        revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 4 * 86_400_000 })],
+      }),
     },
     revocation_list_expired: {
-      'a list that ended a millisecond ago': {
-        document: buildDocument(),
-        policy: { revocationLists: [listOf(1, { nextUpdateMs: MADE_AT.getTime() - 1 })] },
-      },
+      'a list that ended a millisecond ago': under({
+        revocationLists: [listOf(1, { nextUpdateMs: MADE_AT.getTime() - 1 })],
+      }),
     },
   }),
 ]

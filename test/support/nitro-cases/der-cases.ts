@@ -15,6 +15,7 @@ import { refusalsOf } from './case.ts'
 import {
   alsoExtended,
   altered,
+  extended,
   extensionsOf,
   p384Algorithm,
   pointOf,
@@ -55,29 +56,26 @@ export const derRefusals = refusalsOf({
       extensions: null,
       extraFields: [encodeDer(0x81, Uint8Array.of(0))],
     }),
-    'cA FALSE, which is the default': altered(4, {
-      extensions: [constraints(boolean(false)), leafUsage],
-    }),
-    'a path length without cA': altered(4, { extensions: [constraints(integer(0)), leafUsage] }),
-    'a negative path length': altered(3, {
-      extensions: [
-        constraints(boolean(true), encodeDer(0x02, Uint8Array.of(0xff))),
-        ...extensionsOf(3).slice(1),
-      ],
-    }),
-    'three fields in basicConstraints': altered(3, {
-      extensions: [constraints(boolean(true), integer(0), integer(0)), ...extensionsOf(3).slice(1)],
-    }),
-    'keyUsage with a trailing zero bit': altered(4, {
-      extensions: [leafConstraints(), usage(6, 0x80)],
-    }),
-    'keyUsage without bits': altered(4, { extensions: [leafConstraints(), usage(0)] }),
-    'keyUsage of a tenth bit': altered(4, {
-      extensions: [leafConstraints(), usage(6, 0x80, 0x40)],
-    }),
-    'a path length of 128, which is beyond a limit of ours': altered(1, {
-      extensions: [constraints(boolean(true), integer(128)), ...extensionsOf(1).slice(1)],
-    }),
+    'cA FALSE, which is the default': extended(4, constraints(boolean(false)), leafUsage),
+    'a path length without cA': extended(4, constraints(integer(0)), leafUsage),
+    'a negative path length': extended(
+      3,
+      constraints(boolean(true), encodeDer(0x02, Uint8Array.of(0xff))),
+      ...extensionsOf(3).slice(1),
+    ),
+    'three fields in basicConstraints': extended(
+      3,
+      constraints(boolean(true), integer(0), integer(0)),
+      ...extensionsOf(3).slice(1),
+    ),
+    'keyUsage with a trailing zero bit': extended(4, leafConstraints(), usage(6, 0x80)),
+    'keyUsage without bits': extended(4, leafConstraints(), usage(0)),
+    'keyUsage of a tenth bit': extended(4, leafConstraints(), usage(6, 0x80, 0x40)),
+    'a path length of 128, which is beyond a limit of ours': extended(
+      1,
+      constraints(boolean(true), integer(128)),
+      ...extensionsOf(1).slice(1),
+    ),
     'a GeneralizedTime before 2050': altered(4, {
       validity: sequence(utcTime('260304040607Z'), generalizedTime('20491231235959Z')),
     }),

@@ -10,7 +10,7 @@ import {
   signDocument,
   standardChain,
 } from '../nitro-builder/document-builder.ts'
-import { acceptancesOf, type Refusal, refusalsOf } from './case.ts'
+import { acceptancesOf, type Refusal, refusalsOf, under } from './case.ts'
 
 const withFields = (fields: Fields) => buildDocument({ fields })
 const after = (ms: number) => new Date(MADE_AT.getTime() + ms)
@@ -55,16 +55,8 @@ export const policyAcceptances = acceptancesOf({
     'its twin with n - s, so a document is no unique key': signedWith(r, twin),
   },
   21: {
-    'an age of exactly the maximum': {
-      document: buildDocument(),
-      policy: { maxAgeMs: 60_000 },
-      at: after(60_000),
-    },
-    'a future of exactly the skew': {
-      document: buildDocument(),
-      policy: { futureSkewMs: 5000 },
-      at: after(-5000),
-    },
+    'an age of exactly the maximum': under({ maxAgeMs: 60_000 }, { at: after(60_000) }),
+    'a future of exactly the skew': under({ futureSkewMs: 5000 }, { at: after(-5000) }),
     'milliseconds that the time given lacks': { document: madeAt(999), at: MADE_AT },
     'the first second of the leaf': { document: madeAt(-HOUR_MS), at: MADE_AT },
     'three hours and a minute, by default': {
@@ -74,7 +66,7 @@ export const policyAcceptances = acceptancesOf({
     'the last second of the leaf': { document: madeAt(2 * HOUR_MS), at: after(2 * HOUR_MS) },
   },
   22: {
-    'the nonce': { document: buildDocument(), policy: { nonce } },
+    'the nonce': under({ nonce }),
     'an empty nonce': {
       document: withFields({ nonce: new Uint8Array() }),
       policy: { nonce: new Uint8Array() },
@@ -87,16 +79,10 @@ export const policyAcceptances = acceptancesOf({
     'other PCRs that are zero': zeroPcrs(3, 5, 6, 7, 8),
   },
   24: {
-    'one measurement': { document: buildDocument(), policy: expecting(values(0)) },
-    'all measurements': { document: buildDocument(), policy: expecting(PCR_VALUES) },
-    'the second of two sets': {
-      document: buildDocument(),
-      policy: expecting(changed(0), values(0, 1, 2)),
-    },
-    'any measurement, said out loud': {
-      document: buildDocument(),
-      policy: { measurements: 'any' },
-    },
+    'one measurement': under(expecting(values(0))),
+    'all measurements': under(expecting(PCR_VALUES)),
+    'the second of two sets': under(expecting(changed(0), values(0, 1, 2))),
+    'any measurement, said out loud': under({ measurements: 'any' }),
   },
   25: {
     'bindings that hold': buildDocument(),
@@ -139,11 +125,7 @@ export const policyRefusals: readonly Refusal[] = refusalsOf({
     'the largest timestamp': withFields({ timestamp: 2n ** 64n - 1n }),
   },
   document_too_old: {
-    'a millisecond over the maximum': {
-      document: buildDocument(),
-      policy: { maxAgeMs: 60_000 },
-      at: after(60_001),
-    },
+    'a millisecond over the maximum': under({ maxAgeMs: 60_000 }, { at: after(60_001) }),
     'four hours, by default': {
       document: buildDocument({ chain: longLeaf }),
       at: after(4 * HOUR_MS),
@@ -154,11 +136,7 @@ export const policyRefusals: readonly Refusal[] = refusalsOf({
     },
   },
   document_from_future: {
-    'a millisecond over the skew': {
-      document: buildDocument(),
-      policy: { futureSkewMs: 5000 },
-      at: after(-5001),
-    },
+    'a millisecond over the skew': under({ futureSkewMs: 5000 }, { at: after(-5001) }),
     'two minutes, by default': madeAt(120_000),
   },
   certificate_expired: {
@@ -195,29 +173,16 @@ export const policyRefusals: readonly Refusal[] = refusalsOf({
       policy: expecting(new Map([...values(0), [8, zeros]])),
     },
   },
-  measurements_not_given: { 'no sets': { document: buildDocument(), policy: expecting() } },
+  measurements_not_given: { 'no sets': under(expecting()) },
   measurement_missing: {
-    'a PCR that is not there': {
-      document: buildDocument(),
-      policy: expecting(new Map([[16, pcrAt(0)]])),
-    },
+    'a PCR that is not there': under(expecting(new Map([[16, pcrAt(0)]]))),
   },
   measurement_mismatch: {
-    'one bit of PCR0': { document: buildDocument(), policy: expecting(changed(0)) },
-    'one of two values': {
-      document: buildDocument(),
-      policy: expecting(new Map([...values(0), ...changed(2)])),
-    },
-    'the value of another PCR': {
-      document: buildDocument(),
-      policy: expecting(new Map([[0, pcrAt(1)]])),
-    },
-    'each of two sets in part': {
-      document: buildDocument(),
-      policy: expecting(
-        new Map([...values(0), ...changed(1)]),
-        new Map([...changed(0), ...values(1)]),
-      ),
-    },
+    'one bit of PCR0': under(expecting(changed(0))),
+    'one of two values': under(expecting(new Map([...values(0), ...changed(2)]))),
+    'the value of another PCR': under(expecting(new Map([[0, pcrAt(1)]]))),
+    'each of two sets in part': under(
+      expecting(new Map([...values(0), ...changed(1)]), new Map([...changed(0), ...values(1)])),
+    ),
   },
 })
