@@ -26,3 +26,12 @@ export function casesOf<Key extends string, Group extends string | number, Case 
     },
   )
 }
+
+/** Cases by code, then by name, as rows of a test: the name, the code and the case. */
+export function rowsByCode<Case>(
+  table: Readonly<Record<string, Readonly<Record<string, Case>>>>,
+): readonly (readonly [name: string, code: string, Case])[] {
+  return Object.entries(table).flatMap(([code, cases]) =>
+    Object.entries(cases).map(([name, one]) => [name, code, one] as const),
+  )
+}

@@ -40,12 +40,3 @@ export function change(
   const at = events.findIndex(matches)
   return events.toSpliced(at, 1, ...edit(events[at] as JsonObject))
 }
-
-/** Refused streams by code, then by what is wrong: a row for each. */
-export function rowsOf(
-  table: Readonly<Record<string, Readonly<Record<string, Events>>>>,
-): readonly (readonly [string, string, Events])[] {
-  return Object.entries(table).flatMap(([code, rows]) =>
-    Object.entries(rows).map(([name, events]) => [name, code, events] as const),
-  )
-}

@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { MessagesReader } from '#attestation/dialects/messages/read-stream.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
-import { alter, anyAlterations, change as changeIn, rowsOf } from './alter-events.ts'
+import { rowsByCode } from '../../support/case-table.ts'
+import { alter, anyAlterations, change as changeIn } from './alter-events.ts'
 import { type BuiltBlock, builtMessage, messagesStream } from './messages-streams.ts'
 import { dataOf, readAll } from './readers.ts'
 
@@ -172,7 +173,7 @@ describe('a stream of Messages', () => {
       }),
     },
   }
-  it.each(rowsOf(REFUSED))('the reader refuses %s', (_, expected, events) => {
+  it.each(rowsByCode(REFUSED))('the reader refuses %s', (_, expected, events) => {
     expect(read(events).code).toBe(expected)
   })
 
@@ -182,63 +183,49 @@ describe('a stream of Messages', () => {
     )
   })
 
-  it.each<[string, readonly JsonObject[]]>([
-    [
-      'members that are left out at the start of blocks',
-      STREAM.map((event) => {
+  it.each(
+    Object.entries<readonly JsonObject[]>({
+      'members that are left out at the start of blocks': STREAM.map((event) => {
         const { type, id, name } = (event.content_block ?? {}) as JsonObject
         if (type === undefined || type === 'web_search_tool_result') return event
         const kept: JsonObject =
           id === undefined ? { type } : { type, id: id ?? '', name: name ?? '' }
         return { ...event, content_block: kept }
       }),
-    ],
-    [
-      'a message without type and role',
-      change(ofType('message_start'), (event) => {
+      'a message without type and role': change(ofType('message_start'), (event) => {
         const { type: _, role: __, ...message } = event.message as JsonObject
         return [{ ...event, message }]
       }),
-    ],
-    [
-      'blocks that all end at the end',
-      [
+      'blocks that all end at the end': [
         ...STREAM.filter(({ type }) => !/_stop$|message_delta/.test(String(type))),
         ...STREAM.filter(({ type }) => type === 'content_block_stop'),
         ...STREAM.slice(-2),
       ],
-    ],
-    [
-      'an empty signature',
-      repeated(ofDelta('signature_delta'), { delta: { type: 'signature_delta', signature: '' } }),
-    ],
-    [
-      'members of message_delta that SDKs do not read',
-      change(END, (event) => [
+      'an empty signature': repeated(ofDelta('signature_delta'), {
+        delta: { type: 'signature_delta', signature: '' },
+      }),
+      'members of message_delta that SDKs do not read': change(END, (event) => [
         { ...event, note: 'x', delta: { ...(event.delta as JsonObject), content: [], id: 'y' } },
       ]),
-    ],
-    [
-      'message_delta events before the stop reason',
-      change(END, (event): readonly JsonObject[] => [
+      'message_delta events before the stop reason': change(END, (event): readonly JsonObject[] => [
         { type: 'message_delta', delta: {}, usage: { output_tokens: 2 } },
         { ...event, delta: { stop_reason: null, stop_sequence: null } },
         { ...event, usage: { output_tokens: null } },
       ]),
-    ],
-    [
-      'a message_delta that repeats the stop reason',
-      change(END, (event) => [event, event, { ...event, usage: {} }]),
-    ],
-    ['a proof of the provider in the message', begun({ affidavit: 'FAKE' })],
-    [
-      'proofs of the provider and unknown events anywhere',
-      STREAM.flatMap((event): readonly JsonObject[] => [
-        { ...event, affidavit: { hash: 'x' } },
-        { type: 'usage_update' },
+      'a message_delta that repeats the stop reason': change(END, (event) => [
+        event,
+        event,
+        { ...event, usage: {} },
       ]),
-    ],
-  ])('the reader settles %s', (_, events) => {
+      'a proof of the provider in the message': begun({ affidavit: 'FAKE' }),
+      'proofs of the provider and unknown events anywhere': STREAM.flatMap(
+        (event): readonly JsonObject[] => [
+          { ...event, affidavit: { hash: 'x' } },
+          { type: 'usage_update' },
+        ],
+      ),
+    }),
+  )('the reader settles %s', (_, events) => {
     const reader = new MessagesReader()
     const { given, code } = readAll(reader, events)
     expect(code).toBeNull()

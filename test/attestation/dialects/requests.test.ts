@@ -4,6 +4,7 @@ import { DIALECTS } from '#attestation/dialects/dialects.ts'
 import { findHiddenInMessages } from '#attestation/dialects/messages/request.ts'
 import { findHiddenInResponses } from '#attestation/dialects/responses/request.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
+import { rowsByCode } from '../../support/case-table.ts'
 
 describe('a Responses request', () => {
   const inTool = (tool: JsonObject) => ({ tools: [tool] })
@@ -105,28 +106,25 @@ describe('a Responses request', () => {
 describe('a Messages request', () => {
   const inContent = (block: JsonObject) => ({ messages: [{ role: 'user', content: [block] }] })
 
-  it.each<[string, JsonObject, string]>([
-    ['a thread', { thread: { id: 'thread_1' } }, 'thread'],
-    ['a container', { container: 'cntr_1' }, 'container'],
-    ['a container in an object', { container: { id: 'cntr_1', skills: [] } }, 'container'],
-    [
-      'a skill by its id',
-      { container: { skills: [{ type: 'custom', skill_id: 'skill_1' }] } },
-      'container',
-    ],
-    ['a skill of an unknown type', { container: { skills: [{ skill_id: 's' }] } }, 'container'],
-    ['skills in another form', { container: { skills: 'skill_1' } }, 'container'],
-    [
-      'a file without a type',
-      inContent({ type: 'image', source: { file_id: 'f' } }),
-      'messages.0.content.0.source',
-    ],
-    [
-      'a file by its id',
-      inContent({ type: 'document', source: { type: 'file', file_id: 'file_1' } }),
-      'messages.0.content.0.source',
-    ],
-  ])('a Messages request may not hide %s', (_, request, path) => {
+  it.each(
+    rowsByCode<JsonObject>({
+      thread: { 'a thread': { thread: { id: 'thread_1' } } },
+      container: {
+        'a container': { container: 'cntr_1' },
+        'a container in an object': { container: { id: 'cntr_1', skills: [] } },
+        'a skill by its id': { container: { skills: [{ type: 'custom', skill_id: 'skill_1' }] } },
+        'a skill of an unknown type': { container: { skills: [{ skill_id: 's' }] } },
+        'skills in another form': { container: { skills: 'skill_1' } },
+      },
+      'messages.0.content.0.source': {
+        'a file without a type': inContent({ type: 'image', source: { file_id: 'f' } }),
+        'a file by its id': inContent({
+          type: 'document',
+          source: { type: 'file', file_id: 'file_1' },
+        }),
+      },
+    }),
+  )('a Messages request may not hide %s', (_, path, request) => {
     expect(findHiddenInMessages(request)?.path.join('.')).toBe(path)
   })
 

@@ -209,35 +209,30 @@ describe('what an answer holds', () => {
   )
 
   // Each of these is in formats.md, What is refused.
-  it.each<[string, JsonObject]>([
-    ['a generated image without its result', itemOf('image_generation_call', { result: null })],
-    [
-      'a screenshot by its id',
-      itemOf('computer_call_output', { output: { type: 'computer_screenshot', file_id: 'f' } }),
-    ],
-    [
-      'a file in the answer of a tool',
-      itemOf('function_call_output', { output: [{ type: 'input_file', file_id: 'f' }] }),
-    ],
-    [
-      'a tool with a container by its id',
-      itemOf('additional_tools', {
+  it.each(
+    Object.entries<JsonObject>({
+      'a generated image without its result': itemOf('image_generation_call', { result: null }),
+      'a screenshot by its id': itemOf('computer_call_output', {
+        output: { type: 'computer_screenshot', file_id: 'f' },
+      }),
+      'a file in the answer of a tool': itemOf('function_call_output', {
+        output: [{ type: 'input_file', file_id: 'f' }],
+      }),
+      'a tool with a container by its id': itemOf('additional_tools', {
         tools: [{ type: 'code_interpreter', container: container_id }],
       }),
-    ],
-    [
-      'a shell with a container by its id',
-      itemOf('tool_search_output', {
+      'a shell with a container by its id': itemOf('tool_search_output', {
         tools: [{ type: 'shell', environment: { type: 'container_reference', container_id } }],
       }),
-    ],
-    [
-      'a call of a code interpreter without its code',
-      { type: 'code_interpreter_call', id: 'i', container_id },
-    ],
-    ['a container in an item of another type', { type: 'new_call', id: 'i', container_id }],
-    ['a reference to an item', { type: 'item_reference', id: 'i' }],
-  ])('an item is refused that is %s', (_, item) => {
+      'a call of a code interpreter without its code': {
+        type: 'code_interpreter_call',
+        id: 'i',
+        container_id,
+      },
+      'a container in an item of another type': { type: 'new_call', id: 'i', container_id },
+      'a reference to an item': { type: 'item_reference', id: 'i' },
+    }),
+  )('an item is refused that is %s', (_, item) => {
     expect(hiddenItem(item)?.why).toEqual(expect.any(String))
   })
 })

@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ResponsesReader } from '#attestation/dialects/responses/read-stream.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
-import { alter, anyAlterations, change as changeIn, rowsOf } from './alter-events.ts'
+import { rowsByCode } from '../../support/case-table.ts'
+import { alter, anyAlterations, change as changeIn } from './alter-events.ts'
 import { dataOf, readAll, responsesReadings } from './readers.ts'
 import { type BuiltItem, responsesStream } from './responses-streams.ts'
 
@@ -93,36 +94,36 @@ describe('a stream of Responses', () => {
   }
   const textPart = (text: string) => ({ type: 'output_text', text, annotations: [] })
 
-  it.each<[string, readonly JsonObject[]]>([
-    ['a stream without sequence numbers', STREAM.map(({ sequence_number: _, ...event }) => event)],
-    ['a final output that is empty', endingWith({ output: [] })],
-    ['a final output in another order', endingWith({ output: output.toReversed() })],
-    ['unknown events', STREAM.flatMap((event) => [event, { type: 'response.rate_limits' }])],
-    ['keep-alives', STREAM.flatMap((event) => [{ type: 'keepalive' }, event])],
-    [
-      'missing ends of texts and parts',
-      STREAM.filter(({ type }) => !/(text|arguments|part)\.done$/.test(String(type))),
-    ],
-    ['missing begins of parts', STREAM.filter(({ type }) => !/part\.added$/.test(String(type)))],
-    ['events without output_index', STREAM.map(({ output_index: _, ...event }) => event)],
-    ['events without item_id', STREAM.map(({ item_id: _, ...event }) => event)],
-    [
-      'events without the index of the part',
-      STREAM.map(({ content_index: _, summary_index: __, ...event }) => event),
-    ],
-    ['events after the last', [...STREAM, ...STREAM]],
-    ['a text that SDKs compute', endingWith({ output_text: 'EVIL' })],
-    [
-      'members of the final items that differ without a text',
-      reworded('response.completed', '"completed"}', '"done"}'),
-    ],
-    [
-      'events whose item_id is null',
-      STREAM.map((event) => (event.item_id === undefined ? event : { ...event, item_id: null })),
-    ],
-    ['a proof of the provider in an event', edited('response.completed', { affidavit: {} })],
-    ['a proof of the provider in the response', endingWith({ affidavit: {} })],
-  ])('the reader settles %s', (_, events) => {
+  it.each(
+    Object.entries<readonly JsonObject[]>({
+      'a stream without sequence numbers': STREAM.map(({ sequence_number: _, ...event }) => event),
+      'a final output that is empty': endingWith({ output: [] }),
+      'a final output in another order': endingWith({ output: output.toReversed() }),
+      'unknown events': STREAM.flatMap((event) => [event, { type: 'response.rate_limits' }]),
+      'keep-alives': STREAM.flatMap((event) => [{ type: 'keepalive' }, event]),
+      'missing ends of texts and parts': STREAM.filter(
+        ({ type }) => !/(text|arguments|part)\.done$/.test(String(type)),
+      ),
+      'missing begins of parts': STREAM.filter(({ type }) => !/part\.added$/.test(String(type))),
+      'events without output_index': STREAM.map(({ output_index: _, ...event }) => event),
+      'events without item_id': STREAM.map(({ item_id: _, ...event }) => event),
+      'events without the index of the part': STREAM.map(
+        ({ content_index: _, summary_index: __, ...event }) => event,
+      ),
+      'events after the last': [...STREAM, ...STREAM],
+      'a text that SDKs compute': endingWith({ output_text: 'EVIL' }),
+      'members of the final items that differ without a text': reworded(
+        'response.completed',
+        '"completed"}',
+        '"done"}',
+      ),
+      'events whose item_id is null': STREAM.map((event) =>
+        event.item_id === undefined ? event : { ...event, item_id: null },
+      ),
+      'a proof of the provider in an event': edited('response.completed', { affidavit: {} }),
+      'a proof of the provider in the response': endingWith({ affidavit: {} }),
+    }),
+  )('the reader settles %s', (_, events) => {
     const { given, code } = read(events)
     expect(code).toBeNull()
     expect(dataOf(given)).toEqual(STREAM)
@@ -233,7 +234,7 @@ describe('a stream of Responses', () => {
     },
     invalid_form: { 'data without a type': [{}, ...STREAM] },
   }
-  it.each(rowsOf(REFUSED))('the reader refuses %s', (_, expected, events) => {
+  it.each(rowsByCode(REFUSED))('the reader refuses %s', (_, expected, events) => {
     expect(read(events).code).toBe(expected)
   })
 

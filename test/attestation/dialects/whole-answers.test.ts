@@ -5,6 +5,7 @@ import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
 import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
 import { FormatError } from '#attestation/errors.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { rowsByCode } from '../../support/case-table.ts'
 
 const EVENTS_OF = { responses: eventsOfResponse, messages: eventsOfMessage }
 type Name = keyof typeof EVENTS_OF
@@ -105,29 +106,27 @@ describe('a whole answer of responses', () => {
 })
 
 describe('a whole answer of messages', () => {
-  it.each<[string, string, readonly Json[]]>([
-    ['two calls of one id', 'changed_identity', [USE, USE]],
-    ['a call without a name', 'invalid_form', [{ ...USE, name: '' }]],
-    ['a call without an id', 'invalid_form', [{ ...USE, id: '' }]],
-    ['the input of a tool that is a text', 'invalid_form', [{ ...USE, input: '{}' }]],
-    [
-      'a number in the input of a tool that readers round',
-      'invalid_tool_input',
-      [{ ...USE, input: { channel: 2 ** 60 } }],
-    ],
-    ['a text that is a number', 'invalid_form', [{ type: 'text', text: 1 }]],
-    [
-      'citations that are no objects',
-      'invalid_form',
-      [{ type: 'text', text: 'a', citations: [1] }],
-    ],
-    [
-      'a signature that is a number',
-      'invalid_form',
-      [{ type: 'thinking', thinking: 'a', signature: 1 }],
-    ],
-    ['a second model', 'changed_identity', [{ type: 'fallback', to: 'm2' }]],
-  ])('a message with %s is refused, whole and as a stream', (_, code, content) => {
+  it.each(
+    rowsByCode<readonly Json[]>({
+      changed_identity: {
+        'two calls of one id': [USE, USE],
+        'a second model': [{ type: 'fallback', to: 'm2' }],
+      },
+      invalid_form: {
+        'a call without a name': [{ ...USE, name: '' }],
+        'a call without an id': [{ ...USE, id: '' }],
+        'the input of a tool that is a text': [{ ...USE, input: '{}' }],
+        'a text that is a number': [{ type: 'text', text: 1 }],
+        'citations that are no objects': [{ type: 'text', text: 'a', citations: [1] }],
+        'a signature that is a number': [{ type: 'thinking', thinking: 'a', signature: 1 }],
+      },
+      invalid_tool_input: {
+        'a number in the input of a tool that readers round': [
+          { ...USE, input: { channel: 2 ** 60 } },
+        ],
+      },
+    }),
+  )('a message with %s is refused, whole and as a stream', (_, code, content) => {
     expect(readWhole('messages', message(content))).toBe(code)
     expect(readStreamed('messages', message(content))).toEqual(expect.any(String))
   })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseEifHeader } from '#attestation/eif/format.ts'
+import { rowsByCode } from '../../support/case-table.ts'
 import {
   APPLICATION,
   buildImage,
@@ -49,44 +50,39 @@ describe('parseEifHeader', () => {
     expect(parse({ sections: many }).sections.length).toBe(32)
   })
 
-  it.each<[string, Partial<PlannedImage>, string]>([
-    ['another magic', { magic: '.eiF' }, 'magic'],
-    ['version 1, which has no CRC', { version: 1 }, 'version'],
-    ['version 5', { version: 5 }, 'version'],
-    ['an unknown flag', { flags: 2 }, 'header_flags'],
-    ['a reserved field', { reserved: 1 }, 'header_reserved'],
-    ['the unused field', { unused: 1 }, 'header_reserved'],
-    ['no section', { count: 0 }, 'section_count'],
-    ['33 sections', { count: 33 }, 'section_count'],
-    ['an offset beyond the count', { offsets: { 3: 548n } }, 'section_table'],
-    ['a size beyond the count', { sizes: { 31: 1n } }, 'section_table'],
-    ['a count one too low', { count: 2 }, 'section_table'],
-    ['a count one too high', { count: 4 }, 'section_overlap'],
-    ['a gap between sections', { offsets: { 1: CMDLINE_AT + 1n } }, 'section_gap'],
-    ['a section inside the header', { offsets: { 0: 540n } }, 'section_overlap'],
-    [
-      'a section over the end of the one before',
-      { offsets: { 1: CMDLINE_AT - 1n } },
-      'section_overlap',
-    ],
-    [
-      'sections listed in another order than they lie in',
-      { offsets: { 2: 548n, 1: CMDLINE_AT } },
-      'section_order',
-    ],
-    [
-      'a section that ends beyond the file',
-      { sizes: { 2: BigInt(RAMDISK.data.length) + 1n } },
-      'section_beyond_file',
-    ],
-    [
-      'a size whose end wraps around 64 bits',
-      { sizes: { 2: (1n << 64n) - RAMDISK_AT - 12n } },
-      'section_beyond_file',
-    ],
-    ['the largest offset', { offsets: { 1: (1n << 64n) - 1n } }, 'section_gap'],
-    ['bytes after the last section', { trailing: Uint8Array.of(0) }, 'trailing_data'],
-  ])('parseEifHeader refuses a wrong header: %s', (_, plan, code) => {
+  it.each(
+    rowsByCode<Partial<PlannedImage>>({
+      magic: { 'another magic': { magic: '.eiF' } },
+      version: { 'version 1, which has no CRC': { version: 1 }, 'version 5': { version: 5 } },
+      header_flags: { 'an unknown flag': { flags: 2 } },
+      header_reserved: { 'a reserved field': { reserved: 1 }, 'the unused field': { unused: 1 } },
+      section_count: { 'no section': { count: 0 }, '33 sections': { count: 33 } },
+      section_table: {
+        'an offset beyond the count': { offsets: { 3: 548n } },
+        'a size beyond the count': { sizes: { 31: 1n } },
+        'a count one too low': { count: 2 },
+      },
+      section_overlap: {
+        'a count one too high': { count: 4 },
+        'a section inside the header': { offsets: { 0: 540n } },
+        'a section over the end of the one before': { offsets: { 1: CMDLINE_AT - 1n } },
+      },
+      section_gap: {
+        'a gap between sections': { offsets: { 1: CMDLINE_AT + 1n } },
+        'the largest offset': { offsets: { 1: (1n << 64n) - 1n } },
+      },
+      section_order: {
+        'sections listed in another order than they lie in': {
+          offsets: { 2: 548n, 1: CMDLINE_AT },
+        },
+      },
+      section_beyond_file: {
+        'a section that ends beyond the file': { sizes: { 2: BigInt(RAMDISK.data.length) + 1n } },
+        'a size whose end wraps around 64 bits': { sizes: { 2: (1n << 64n) - RAMDISK_AT - 12n } },
+      },
+      trailing_data: { 'bytes after the last section': { trailing: Uint8Array.of(0) } },
+    }),
+  )('parseEifHeader refuses a wrong header: %s', (_, code, plan) => {
     expect(() => parse(plan)).toThrow(refusal(code))
   })
 

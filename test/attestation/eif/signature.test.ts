@@ -7,6 +7,7 @@ import {
   encodeText,
   encodeUnsigned,
 } from '#enclave/protocol/cbor.ts'
+import { rowsByCode } from '../../support/case-table.ts'
 import {
   ascii,
   CURVES,
@@ -104,54 +105,35 @@ describe('parseImageSignature', () => {
     expect(() => parseImageSignature(bytes)).toThrow(refusal('signature_malformed'))
   })
 
-  it.each<[string, Uint8Array, string]>([
-    ['no array', encodeUnsigned(1), 'cose_malformed'],
-    ['three items', encodeArray([1, 2, 3].map(encodeUnsigned)), 'cose_malformed'],
-    [
-      'numbers where byte strings belong',
-      encodeArray([1, 2, 3, 4].map(encodeUnsigned)),
-      'cose_malformed',
-    ],
-    [
-      'tag 18, which the signer does not write',
-      Uint8Array.of(0xd2, ...signRegister(signer, PCR0)),
-      'cose_malformed',
-    ],
-    [
-      'an unprotected header',
-      signRegister(signer, PCR0, { unprotected: encodeAlgorithm(-35) }),
-      'cose_malformed',
-    ],
-    [
-      'a protected header that is no map',
-      signRegister(signer, PCR0, { protectedHeader: encodeUnsigned(1) }),
-      'cose_malformed',
-    ],
-    [
-      "an algorithm of another curve than the key's",
-      signRegister(signer, PCR0, { protectedHeader: encodeAlgorithm(-7) }),
-      'cose_algorithm',
-    ],
-    [
-      'an empty protected header',
-      signRegister(signer, PCR0, { protectedHeader: encodeMap([]) }),
-      'cose_algorithm',
-    ],
-    [
-      'a second protected header',
-      signRegister(signer, PCR0, {
-        protectedHeader: Uint8Array.of(0xa2, 0x01, 0x38, 0x22, 0x02, 0x80),
-      }),
-      'cose_algorithm',
-    ],
-    [
-      'another register',
-      signRegister(signer, PCR0, { payload: encodePayload(1, PCR0) }),
-      'cose_malformed',
-    ],
-    ['a payload that is no map', signRegister(signer, PCR0, { payload: PCR0 }), 'cose_malformed'],
-    ['no payload', signRegister(signer, PCR0, { payload: new Uint8Array() }), 'cose_malformed'],
-  ])('parseImageSignature refuses a malformed COSE_Sign1: %s', (_, cose, code) => {
+  it.each(
+    rowsByCode<Uint8Array>({
+      cose_malformed: {
+        'no array': encodeUnsigned(1),
+        'three items': encodeArray([1, 2, 3].map(encodeUnsigned)),
+        'numbers where byte strings belong': encodeArray([1, 2, 3, 4].map(encodeUnsigned)),
+        'tag 18, which the signer does not write': Uint8Array.of(
+          0xd2,
+          ...signRegister(signer, PCR0),
+        ),
+        'an unprotected header': signRegister(signer, PCR0, { unprotected: encodeAlgorithm(-35) }),
+        'a protected header that is no map': signRegister(signer, PCR0, {
+          protectedHeader: encodeUnsigned(1),
+        }),
+        'another register': signRegister(signer, PCR0, { payload: encodePayload(1, PCR0) }),
+        'a payload that is no map': signRegister(signer, PCR0, { payload: PCR0 }),
+        'no payload': signRegister(signer, PCR0, { payload: new Uint8Array() }),
+      },
+      cose_algorithm: {
+        "an algorithm of another curve than the key's": signRegister(signer, PCR0, {
+          protectedHeader: encodeAlgorithm(-7),
+        }),
+        'an empty protected header': signRegister(signer, PCR0, { protectedHeader: encodeMap([]) }),
+        'a second protected header': signRegister(signer, PCR0, {
+          protectedHeader: Uint8Array.of(0xa2, 0x01, 0x38, 0x22, 0x02, 0x80),
+        }),
+      },
+    }),
+  )('parseImageSignature refuses a malformed COSE_Sign1: %s', (_, code, cose) => {
     expect(() => parseImageSignature(withCose(cose))).toThrow(refusal(code))
   })
 

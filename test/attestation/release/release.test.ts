@@ -29,32 +29,31 @@ describe('a signed release', () => {
     expect(faultOf(() => parseSignedRelease(json))?.code).toBe('unknown_release_format')
   })
 
-  it.each<[string, JsonObject]>([
-    ['an unknown member', { ...RELEASE_JSON, note: '' }],
-    ['no signatures', without(RELEASE_JSON, 'signatures')],
-    ['an empty list of signatures', { ...RELEASE_JSON, signatures: [] }],
-    [
-      'two signatures of one key',
-      { ...RELEASE_JSON, signatures: Array(2).fill(SIGNED_RELEASE.signatures[0]) },
-    ],
-    [
-      '17 signatures',
-      { ...RELEASE_JSON, signatures: Array(17).fill(SIGNED_RELEASE.signatures[0]) },
-    ],
-    [
-      'an unknown member of a signature',
-      { ...RELEASE_JSON, signatures: [{ ...SIGNED_RELEASE.signatures[0], key_id: '1' }] },
-    ],
-    [
-      'a signature of another length',
-      {
+  it.each(
+    Object.entries<JsonObject>({
+      'an unknown member': { ...RELEASE_JSON, note: '' },
+      'no signatures': without(RELEASE_JSON, 'signatures'),
+      'an empty list of signatures': { ...RELEASE_JSON, signatures: [] },
+      'two signatures of one key': {
+        ...RELEASE_JSON,
+        signatures: Array(2).fill(SIGNED_RELEASE.signatures[0]),
+      },
+      '17 signatures': {
+        ...RELEASE_JSON,
+        signatures: Array(17).fill(SIGNED_RELEASE.signatures[0]),
+      },
+      'an unknown member of a signature': {
+        ...RELEASE_JSON,
+        signatures: [{ ...SIGNED_RELEASE.signatures[0], key_id: '1' }],
+      },
+      'a signature of another length': {
         ...RELEASE_JSON,
         signatures: [
           { public_key: SIGNED_RELEASE.signatures[0]?.public_key ?? '', signature: 'ab' },
         ],
       },
-    ],
-  ])('a signed release is refused with %s', (_, json) => {
+    }),
+  )('a signed release is refused with %s', (_, json) => {
     expect(faultOf(() => parseSignedRelease(json))?.code).toBe('invalid_release')
   })
 })

@@ -43,235 +43,199 @@ const CONFIG_DOCUMENT = JSON.stringify({
 })
 const MILAN = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
 
+const of =
+  (kind: BuiltKind) =>
+  (changes: EvidenceChanges): EvidenceCase => ({ ...changes, kind })
+const [nitro, dstack, aci] = [of('nitro'), of('dstack'), of('aci')]
+const [tinfoil2, tinfoilSnp] = [of('tinfoil v2'), of('tinfoil v3 SNP')]
+const tinfoilTdx = of('tinfoil v3 TDX')
+
 /** Evidence that breaks one rule, by the code of the refusal. */
 export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('code', {
-  provider_kind: { 'evidence of another kind': { policy: { kind: 'aci' }, kind: 'dstack' } },
+  provider_kind: { 'evidence of another kind': dstack({ policy: { kind: 'aci' } }) },
   provider_origin: {
-    'evidence of another origin': {
+    'evidence of another origin': dstack({
       policy: { origins: ['https://another.example', 'https://provider.example:8443'] },
-      kind: 'dstack',
-    },
+    }),
   },
   block_missing: {
-    'a random nonce where a block is needed': {
+    'a random nonce where a block is needed': nitro({
       evidence: { block: null },
       policy: { needs_block: true },
-      kind: 'nitro',
-    },
-    'an answer without a nonce where a block is needed': {
+    }),
+    'an answer without a nonce where a block is needed': tinfoil2({
       policy: { needs_block: true },
-      kind: 'tinfoil v2',
-    },
+    }),
   },
   block_nonce_mismatch: {
-    'a nonce that differs in its last bit': {
-      kind: 'nitro',
+    'a nonce that differs in its last bit': nitro({
       nonce: nearNonce,
       evidence: { nonce: nearNonce },
-    },
-    'a nonce of another block': {
+    }),
+    'a nonce of another block': nitro({
       evidence: { block: { chainId: 1, number: 17, hash: other } },
-      kind: 'nitro',
-    },
+    }),
   },
   evidence_from_future: {
-    'evidence that is fetched later': { evidence: { fetchedAtMs: atMs + 300_001 }, kind: 'nitro' },
+    'evidence that is fetched later': nitro({ evidence: { fetchedAtMs: atMs + 300_001 } }),
   },
   evidence_too_old: {
-    'evidence that is older than a day': {
+    'evidence that is older than a day': nitro({
       evidence: { fetchedAtMs: atMs - 24 * HOUR_MS - 1 },
-      kind: 'nitro',
-    },
+    }),
   },
   answer_missing: {
-    'no answer': { evidence: { responses: [] }, kind: 'tinfoil v2' },
-    'an answer from another path': {
+    'no answer': tinfoil2({ evidence: { responses: [] } }),
+    'an answer from another path': aci({
       evidence: { responses: [kept(`${ORIGIN}/v1/attestation/report`, '{}')] },
-      kind: 'aci',
-    },
+    }),
   },
   answer_status: {
-    'an error': {
+    'an error': dstack({
       evidence: {
         responses: [{ ...kept(`${ORIGIN}/v1/attestation/report`, '{}'), status: 503 }],
       },
-      kind: 'dstack',
-    },
+    }),
   },
   answer_malformed: {
-    'version 2 that is no gzip': {
+    'version 2 that is no gzip': tinfoil2({
       answer: (answer) => Object.assign(answer, { body: 'AAAA' }),
-      kind: 'tinfoil v2',
-    },
-    'version 2 with another member': {
+    }),
+    'version 2 with another member': tinfoil2({
       answer: (answer) => Object.assign(answer, { more: 1 }),
-      kind: 'tinfoil v2',
-    },
-    'version 3 with another member': {
+    }),
+    'version 3 with another member': tinfoilTdx({
       answer: (answer) => Object.assign(answer, { domain: 'provider.example' }),
-      kind: 'tinfoil v3 TDX',
-    },
-    'version 3 with two keys of one id': {
+    }),
+    'version 3 with two keys of one id': tinfoilTdx({
       bound: (keys) => keys.items.push(keys.items[0]),
-      kind: 'tinfoil v3 TDX',
-    },
-    'version 3 with a TLS key of another format': {
+    }),
+    'version 3 with a TLS key of another format': tinfoilTdx({
       bound: (keys) => Object.assign(keys.items[0], { format: 'https://tinfoil.sh/key/spki/v1' }),
-      kind: 'tinfoil v3 TDX',
-    },
-    'a report without an event log': {
+    }),
+    'a report without an event log': dstack({
       answer: ({ gateway_attestation: report }) => delete report.event_log,
-      kind: 'dstack',
-    },
-    'an address of another length': {
+    }),
+    'an address of another length': dstack({
       answer: ({ gateway_attestation: report }) => (report.signing_address = '0xadad'),
-      kind: 'dstack',
-    },
-    'another version of ACI': {
+    }),
+    'another version of ACI': aci({
       answer: (answer) => Object.assign(answer, { api_version: 'aci/2' }),
-      kind: 'aci',
-    },
-    'a document without its configuration': {
+    }),
+    'a document without its configuration': nitro({
       answer: (answer) => delete answer.boot_configuration,
-      kind: 'nitro',
-    },
+    }),
   },
   challenge_mismatch: {
-    'a document for another nonce': {
-      evidence: { nonce: nearNonce, block: null },
-      kind: 'tinfoil v3 TDX',
-    },
-    'a report for another nonce': { evidence: { nonce: nearNonce, block: null }, kind: 'dstack' },
-    'an enclave for another nonce': { evidence: { nonce: nearNonce, block: null }, kind: 'nitro' },
+    'a document for another nonce': tinfoilTdx({ evidence: { nonce: nearNonce, block: null } }),
+    'a report for another nonce': dstack({ evidence: { nonce: nearNonce, block: null } }),
+    'an enclave for another nonce': nitro({ evidence: { nonce: nearNonce, block: null } }),
   },
   collateral_malformed: {
-    'a build that is no JSON': { ...broken('/attestations/'), kind: 'tinfoil v2' },
+    'a build that is no JSON': tinfoil2({ ...broken('/attestations/') }),
   },
   pem_malformed: {
-    'a chain of AMD that is no PEM': { ...broken('/cert_chain'), kind: 'tinfoil v2' },
+    'a chain of AMD that is no PEM': tinfoil2({ ...broken('/cert_chain') }),
   },
   tcb_info_malformed: {
-    'a TCB info without its signature': { ...broken('/v4/tcb'), kind: 'dstack' },
+    'a TCB info without its signature': dstack({ ...broken('/v4/tcb') }),
   },
   tee_not_accepted: {
-    'TDX where SEV-SNP is accepted': {
+    'TDX where SEV-SNP is accepted': tinfoilTdx({
       policy: { weights: undefined, tdx: undefined, snp: { floors: MILAN } },
-      kind: 'tinfoil v3 TDX',
-    },
+    }),
   },
   tls_key_missing: {
-    'a document without a TLS key': { bound: (keys) => keys.items.shift(), kind: 'tinfoil v3 TDX' },
-    'a report without a fingerprint': {
+    'a document without a TLS key': tinfoilTdx({ bound: (keys) => keys.items.shift() }),
+    'a report without a fingerprint': dstack({
       bound: (report) => Object.assign(report, { tls_cert_fingerprint: null }),
-      kind: 'dstack',
-    },
-    'a keyset for another host': {
+    }),
+    'a keyset for another host': aci({
       bound: (keyset) => (keyset.tls_public_keys[0].domain = 'example'),
-      kind: 'aci',
-    },
-    'an enclave that has a notary alone': {
+    }),
+    'an enclave that has a notary alone': nitro({
       bound: (configuration) => delete configuration.tls_public_keys,
-      kind: 'nitro',
-    },
+    }),
   },
   key_binding_mismatch: {
-    'a signed digest of the keys that differs in its last bit': {
-      kind: 'dstack',
+    'a signed digest of the keys that differs in its last bit': dstack({
       signed: (data) => nearly(data, 31),
-    },
-    'a signed digest of the keyset that differs in its last bit': {
-      kind: 'aci',
+    }),
+    'a signed digest of the keyset that differs in its last bit': aci({
       signed: (data) => nearly(data, 31),
-    },
-    'a document with another key': {
+    }),
+    'a document with another key': tinfoilTdx({
       answer: (answer) => {
         const section = Buffer.from(answer.crypto_material, 'base64').toString()
         const changed = section.replaceAll('c1c1', '0909')
         answer.crypto_material = Buffer.from(changed).toString('base64')
       },
-      kind: 'tinfoil v3 TDX',
-    },
-    'a report with another key': {
+    }),
+    'a report with another key': dstack({
       answer: ({ gateway_attestation: one }) => (one.tls_cert_fingerprint = otherHex),
-      kind: 'dstack',
-    },
-    'a keyset for another nonce': { evidence: { nonce: nearNonce, block: null }, kind: 'aci' },
+    }),
+    'a keyset for another nonce': aci({ evidence: { nonce: nearNonce, block: null } }),
   },
   keyset_digest_mismatch: {
-    'another digest than the keyset has': {
+    'another digest than the keyset has': aci({
       answer: (answer) => Object.assign(answer, { workload_keyset_digest: `sha256:${otherHex}` }),
-      kind: 'aci',
-    },
+    }),
   },
   keyset_expired: {
-    'a keyset that ends now': {
+    'a keyset that ends now': aci({
       bound: (keyset) => Object.assign(keyset, { not_after: Math.floor(atMs / 1000) }),
-      kind: 'aci',
-    },
+    }),
   },
   configuration_mismatch: {
-    'a signed digest that differs in its last bit': { kind: 'nitro', signed: nearly },
-    'another configuration than the enclave has': {
+    'a signed digest that differs in its last bit': nitro({ signed: nearly }),
+    'another configuration than the enclave has': nitro({
       answer: (answer) => Object.assign(answer.boot_configuration, { chain_id: 2 }),
-      kind: 'nitro',
-    },
+    }),
   },
   configuration_not_accepted: {
-    'a configuration that the policy does not list': {
+    'a configuration that the policy does not list': nitro({
       policy: { configurations: [nearDigest] },
-      kind: 'nitro',
-    },
+    }),
   },
   build_malformed: {
-    'a signed build without measurements': { predicate: { config: '' }, kind: 'tinfoil v2' },
+    'a signed build without measurements': tinfoil2({ predicate: { config: '' } }),
   },
   gpu_missing: {
-    'no GPU where one is required': { policy: { gpu: 'required' }, kind: 'tinfoil v3 TDX' },
-    'a switch where a GPU is required': {
+    'no GPU where one is required': tinfoilTdx({ policy: { gpu: 'required' } }),
+    'a switch where a GPU is required': tinfoilSnp({
       bound: (keys) => keys.devices.splice(0, 1, switchItem()),
-      kind: 'tinfoil v3 SNP',
-    },
+    }),
   },
   gpu_malformed: {
-    'a device of another maker': {
+    'a device of another maker': tinfoilSnp({
       bound: (keys) => Object.assign(keys.devices[0], { format: 'other' }),
-      kind: 'tinfoil v3 SNP',
-    },
+    }),
   },
   gpu_refused: {
-    'a GPU whose evidence was changed': {
-      bound: ({ devices }) => spoil(devices[0]),
-      kind: 'tinfoil v3 SNP',
-    },
-    'a switch whose evidence was changed, behind a GPU': {
+    'a GPU whose evidence was changed': tinfoilSnp({ bound: ({ devices }) => spoil(devices[0]) }),
+    'a switch whose evidence was changed, behind a GPU': tinfoilSnp({
       bound: ({ devices }) => devices.push(spoil(switchItem())),
-      kind: 'tinfoil v3 SNP',
-    },
+    }),
   },
   gpu_repeated: {
-    'the evidence of one GPU as that of two': {
+    'the evidence of one GPU as that of two': tinfoilSnp({
       bound: ({ devices }) => devices.push({ ...devices[0], id: 'gpu-1' }),
-      kind: 'tinfoil v3 SNP',
-    },
+    }),
   },
   weights_unknown: {
-    'a machine without weights': { predicate: predicateOf('cpus: 8\n'), kind: 'tinfoil v3 TDX' },
-    'weights that any firmware could state': {
-      policy: { tdx: { platforms: 'any' } },
-      kind: 'tinfoil v3 TDX',
-    },
+    'a machine without weights': tinfoilTdx({ predicate: predicateOf('cpus: 8\n') }),
+    'weights that any firmware could state': tinfoilTdx({ policy: { tdx: { platforms: 'any' } } }),
   },
   weights_not_accepted: {
-    'a machine with other weights': { policy: { weights: [otherHex] }, kind: 'tinfoil v3 TDX' },
-    'a machine with other weights beside accepted ones': {
+    'a machine with other weights': tinfoilTdx({ policy: { weights: [otherHex] } }),
+    'a machine with other weights beside accepted ones': tinfoilTdx({
       predicate: predicateOf(
         MODEL_CONFIG.replace(
           '\ncontainers',
           `  - name: "b"\n    repo: "b/b@1"\n    mpk: "${otherHex}_1_27ee073f-136c-5855-a1a3-1fdc293ec0bb"\n\ncontainers`,
         ),
       ),
-      kind: 'tinfoil v3 TDX',
-    },
+    }),
   },
 })
 

@@ -192,29 +192,22 @@ describe('chunks without choices', () => {
 })
 
 describe('usage', () => {
-  it.each<[string, readonly JsonObject[]]>([
-    [
-      'in the last chunk with a choice',
-      [
+  it.each(
+    Object.entries<readonly JsonObject[]>({
+      'in the last chunk with a choice': [
         chunk({ content: 'a' }),
         chunk({}, { usage: { total_tokens: 3 } }, { finish_reason: 'stop' }),
       ],
-    ],
-    [
-      'in each chunk, growing',
-      [
+      'in each chunk, growing': [
         chunk({ content: 'a' }, { usage: { total_tokens: 2 } }),
         chunk({}, { usage: { total_tokens: 3 } }, { finish_reason: 'stop' }),
       ],
-    ],
-    [
-      'twice',
-      [
+      twice: [
         chunk({ content: 'a' }, { usage: { total_tokens: 3 } }),
         chunk(null, { usage: { total_tokens: 3 } }),
       ],
-    ],
-  ])('usage that the provider states %s becomes one last chunk', (_, chunks) => {
+    }),
+  )('usage that the provider states %s becomes one last chunk', (_, chunks) => {
     const { given } = run(chunks, withUsage)
     expect(given.filter(({ usage }) => usage !== null)).toEqual([given.at(-1)])
     expect(given.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 3 } })
