@@ -57,11 +57,20 @@ export default async function keepForRun(): Promise<() => Promise<void>> {
 
 type Cluster = { readonly server: PostgresServer; readonly template: string }
 
-/** Every worker has a few open pools at a time, and a test that failed may have left its own. */
-const CONNECTIONS_MAX = '500'
+/**
+ * Every worker has a few open pools at a time, and a test that failed may have left its own. The
+ * server has a database for each file: nothing there is worth a vacuum, and none outlives a crash.
+ */
+const CLUSTER = {
+  max_connections: '500',
+  autovacuum: 'off',
+  full_page_writes: 'off',
+  synchronous_commit: 'off',
+  jit: 'off',
+}
 
 async function startCluster(): Promise<Cluster> {
-  const server = await startPostgres({ max_connections: CONNECTIONS_MAX })
+  const server = await startPostgres(CLUSTER)
   const database = await openDatabase({ url: server.url })
   await database.close()
   return { server, template: new URL(server.url).pathname.slice(1) }
