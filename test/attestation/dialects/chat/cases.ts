@@ -49,14 +49,12 @@ const goesOn = (index: number, args: string): JsonObject => ({
 })
 const given = (...list: readonly JsonObject[]): JsonObject => ({ tool_calls: list })
 
-export const STREAM_CASES: readonly StreamCase[] = [
-  {
-    name: 'text and its end in one chunk',
+const NAMED: Readonly<Record<string, Omit<StreamCase, 'name'>>> = {
+  'text and its end in one chunk': {
     events: [end('stop', { role: 'assistant', content: 'Hi' })],
     given: [{ content: 'Hi' }, ENDED],
   },
-  {
-    name: 'nulls, empty texts and a role in each chunk',
+  'nulls, empty texts and a role in each chunk': {
     events: [
       choice({ role: 'assistant', content: null, refusal: null, tool_calls: [] }),
       choice({ role: 'assistant', content: 'Hi', reasoning: '' }),
@@ -64,6 +62,322 @@ export const STREAM_CASES: readonly StreamCase[] = [
     ],
     given: [{ content: 'Hi' }, ENDED],
   },
+  'a finish_reason twice, the second time with nothing': {
+    from: 'https://github.com/sgl-project/sglang/pull/8417',
+    events: [text('Hi'), end(), end('stop', { content: '' })],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  'a choice without an index': {
+    from: 'https://github.com/songquanpeng/one-api/issues/1037',
+    events: [
+      JSON.stringify({ object: 'chat.completion.chunk', choices: [{ delta: { content: 'Hi' } }] }),
+      JSON.stringify({
+        object: 'chat.completion.chunk',
+        choices: [{ delta: {}, finish_reason: 'stop' }],
+      }),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  'an end without a delta': {
+    events: [
+      text('Hi'),
+      JSON.stringify({
+        object: 'chat.completion.chunk',
+        choices: [{ index: 0, finish_reason: 'stop' }],
+      }),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  'empty data that keeps the connection': {
+    from: 'https://github.com/NousResearch/hermes-agent/pull/112183',
+    events: [text('Hi'), '', ' ', end()],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  'a chunk without choices between two with': {
+    events: [text('H'), JSON.stringify({ object: 'chat.completion.chunk' }), text('i'), end()],
+    given: [{ content: 'H' }, { content: 'i' }, ENDED],
+  },
+  'tool calls that are numbered from 1': {
+    from: 'https://github.com/vercel/ai/issues/18333',
+    events: [calls(begun(1, 'a', 'f', '')), calls(goesOn(1, '{}')), end('tool_calls')],
+    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '{}')), CALLED],
+  },
+  'tool calls that are numbered 0 and 2': {
+    from: 'https://github.com/BerriAI/litellm/issues/5231',
+    events: [
+      calls(begun(0, 'a', 'f', '{}')),
+      calls(begun(2, 'b', 'g', '[')),
+      calls(goesOn(2, ']')),
+      end('tool_calls'),
+    ],
+    given: [
+      given(begun(0, 'a', 'f', '{}')),
+      given(begun(1, 'b', 'g', '[')),
+      given(goesOn(1, ']')),
+      CALLED,
+    ],
+  },
+  'another id in each delta of one tool call': {
+    from: 'https://github.com/cubist38/mlx-openai-server/pull/216',
+    events: [
+      calls(begun(0, 'a', 'f', '')),
+      calls({ index: 0, id: 'b', type: 'function', function: { arguments: '{' } }),
+      calls({ index: 0, id: 'c', type: 'function', function: { arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '{')), given(goesOn(0, '}')), CALLED],
+  },
+  'tool calls of one index, told apart by id and name': {
+    events: [calls(begun(0, 'a', 'f', '1'), begun(0, 'b', 'f', '2')), end('tool_calls')],
+    given: [given(begun(0, 'a', 'f', '1'), begun(1, 'b', 'f', '2')), CALLED],
+  },
+  'tool calls without an index, each new id a call of its own': {
+    events: [
+      calls({ id: 'a', function: { name: 'f', arguments: '{' } }),
+      calls({ function: { arguments: '}' } }),
+      calls(
+        { id: 'b', function: { name: 'f', arguments: '[]' } },
+        { id: 'd', function: { name: 'h' } },
+      ),
+      calls({ id: 'd', function: { arguments: ' ' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given(begun(0, 'a', 'f', '{')),
+      given(goesOn(0, '}')),
+      given(begun(1, 'b', 'f', '[]'), begun(2, 'd', 'h', '')),
+      given(goesOn(2, ' ')),
+      CALLED,
+    ],
+  },
+  'the id, type and name of a tool call again with each delta': {
+    events: [
+      calls(begun(0, 'a', 'f', 'x')),
+      calls(begun(0, 'a', 'f', 'x'), begun(0, 'a', 'f', 'x')),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', 'x')), given(goesOn(0, 'xx')), CALLED],
+  },
+  'empty ids, types and names before those of a tool call': {
+    events: [
+      calls({ index: 0, id: '', type: '', function: { name: '', arguments: '{' } }),
+      calls(begun(0, 'a', 'f', '}')),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '{}')), CALLED],
+  },
+  'a tool call of index 1 after three of index 0': {
+    events: [
+      calls(begun(0, 'a', 'f', '{}'), begun(0, 'b', 'f', '[')),
+      calls(goesOn(0, ']')),
+      calls(begun(0, 'c', 'g', '1')),
+      calls({ index: 1, id: 'd', function: { name: 'h', arguments: '2' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given(begun(0, 'a', 'f', '{}'), begun(1, 'b', 'f', '[')),
+      given(goesOn(1, ']')),
+      given(begun(2, 'c', 'g', '1')),
+      given(begun(3, 'd', 'h', '2')),
+      CALLED,
+    ],
+  },
+  'a tool call whose arguments come before its name': {
+    events: [
+      calls(goesOn(0, '{')),
+      calls({ index: 0, id: 'a', function: { name: 'f', arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '{}')), CALLED],
+  },
+  'a function_call whose name comes again': {
+    events: [
+      choice({ function_call: { name: 'f', arguments: '{' } }),
+      choice({ function_call: { name: 'f', arguments: '}' } }),
+      end('function_call'),
+    ],
+    given: [
+      { function_call: { name: 'f', arguments: '{' } },
+      { function_call: { arguments: '}' } },
+      { content: '', finish_reason: 'function_call' },
+    ],
+  },
+  'an id of sound that comes with each part': {
+    from: 'https://github.com/langchain-ai/langchainjs/issues/8487',
+    events: [
+      choice({ audio: { id: 'audio_1', format: 'wav', data: 'QQ' } }),
+      choice({ audio: { id: 'audio_1', format: 'wav', data: '==' } }),
+      choice({ audio: { id: 'audio_1', expires_at: 7 } }),
+      end(),
+    ],
+    given: [
+      { audio: { id: 'audio_1', format: 'wav', data: 'QQ' } },
+      { audio: { data: '==' } },
+      { audio: { expires_at: 7 } },
+      ENDED,
+    ],
+  },
+  'empty lists in each delta, before and after the end': {
+    events: [
+      choice({ content: 'Hi', annotations: [], reasoning_details: [] }),
+      choice({ audio: { id: 'a', data: '', parts: [], more: {} } }),
+      end('stop', { content: '', annotations: [] }),
+      end('stop', { content: '', images: [], audio: { id: 'a', data: '', parts: [] } }),
+      choice({ role: 'assistant', content: '', reasoning_details: [] }, { finish_reason: null }),
+    ],
+    given: [{ content: 'Hi' }, { audio: { id: 'a' } }, ENDED],
+  },
+  'an id, a name and a type of the delta that come with each chunk': {
+    events: [
+      choice({ id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' }),
+      choice({ id: '', name: 'bot', type: 'text', n: 7, content: 'b' }),
+      choice({ id: 'msg_1', name: '', type: 'text', n: 8, content: 'c' }),
+      end(),
+      end('stop', { id: 'msg_1', name: 'bot', type: 'text', n: 8 }),
+    ],
+    given: [
+      { id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' },
+      { content: 'b' },
+      { n: 8, content: 'c' },
+      ENDED,
+    ],
+  },
+  'empty ids of sound between equal ids, with a voice and a media type': {
+    events: [
+      choice({ audio: { id: '', voice: 'alloy', mime_type: 'audio/wav' } }),
+      choice({ audio: { id: 'a', voice: 'alloy', mime_type: 'audio/wav', data: 'QQ' } }),
+      choice({ audio: { id: '', voice: 'alloy', data: 'QQ' } }),
+      choice({ audio: { id: 'a', voice: 'alloy', data: '==' } }),
+      end(),
+    ],
+    given: [
+      { audio: { voice: 'alloy', mime_type: 'audio/wav' } },
+      { audio: { id: 'a', data: 'QQ' } },
+      { audio: { data: 'QQ' } },
+      { audio: { data: '==' } },
+      ENDED,
+    ],
+  },
+  'halves of a character in two chunks': {
+    from: 'https://github.com/elizaOS/eliza/issues/30904',
+    events: [
+      '{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}',
+      '{"choices":[{"index":0,"delta":{"reasoning":"\\ud83d","content":"\\ude00b"}}]}',
+      '{"choices":[{"index":0,"delta":{"reasoning":"\\ude01"}}]}',
+      end(),
+    ],
+    given: [{ content: 'a' }, { content: '\u{1F600}b' }, { reasoning: '\u{1F601}' }, ENDED],
+  },
+  'halves of a character in the arguments of a call': {
+    events: [
+      '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"\\ud83d"}}]}}]}',
+      '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\ude00"}}]}}]}',
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '\u{1F600}')), CALLED],
+  },
+  'half a character that nothing completes': {
+    events: ['{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}', text('b'), end()],
+    given: [{ content: 'a' }, { content: '\ufffdb' }, ENDED],
+  },
+  'half a character at the end': {
+    events: ['{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}', end()],
+    given: [{ content: 'a' }, { content: '\ufffd' }, ENDED],
+  },
+  'text after content parts': {
+    events: [
+      choice({ content: [{ type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] }] }),
+      text('Hi'),
+      end(),
+    ],
+    given: [
+      { content: [{ type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] }] },
+      { content: [{ type: 'text', text: 'Hi' }] },
+      ENDED,
+    ],
+  },
+  'a member called __proto__': {
+    events: [
+      '{"choices":[{"index":0,"delta":{"content":"Hi","__proto__":{"content":"x"}}}]}',
+      end(),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  'a tool call twice in a chunk': {
+    events: [
+      calls(begun(0, 'a', 'f', ''), goesOn(0, '{'), goesOn(0, '}')),
+      calls(goesOn(0, ' '), goesOn(0, ' ')),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '{}')), given(goesOn(0, '  ')), CALLED],
+  },
+  'members of a tool call before its name': {
+    events: [
+      calls({ index: 0, extra: { sign: 'ab' }, function: { kind: 'x', arguments: '{' } }),
+      calls({ index: 0, id: 'a', extra: { sign: 'cd' }, function: { name: 'f', arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given({
+        ...begun(0, 'a', 'f', '{}'),
+        extra: { sign: 'abcd' },
+        function: { name: 'f', arguments: '{}', kind: 'x' },
+      }),
+      CALLED,
+    ],
+  },
+  // langchain-openai for Python, _convert_chunk_to_generation_chunk.
+  'a type and a chunk that some readers heed': {
+    events: [
+      JSON.stringify({
+        type: 'content.delta',
+        choices: [{ index: 0, delta: { content: 'not ' } }],
+      }),
+      text('guilty'),
+      JSON.stringify({ choices: [], chunk: { choices: [{ delta: { content: ' at all' } }] } }),
+      end(),
+    ],
+    given: [{ content: 'not ' }, { content: 'guilty' }, ENDED],
+  },
+  // The AI SDK takes no delta of a call without its function.
+  'a delta of a call without its function': {
+    events: [
+      calls(begun(0, 'a', 'f', '{')),
+      calls({ index: 0, extra_content: { google: { thought_signature: 's' } } }),
+      calls(goesOn(0, '}')),
+      end('tool_calls'),
+    ],
+    given: [
+      given(begun(0, 'a', 'f', '{')),
+      given({ ...goesOn(0, ''), extra_content: { google: { thought_signature: 's' } } }),
+      given(goesOn(0, '}')),
+      CALLED,
+    ],
+  },
+  'half a character at the end of content parts': {
+    events: [
+      choice({ content: [{ type: 'text', text: 'a' }] }),
+      '{"choices":[{"index":0,"delta":{"content":"x\\ud83d"}}]}',
+      end(),
+    ],
+    given: [
+      { content: [{ type: 'text', text: 'a' }] },
+      { content: [{ type: 'text', text: 'x' }] },
+      ENDED,
+    ],
+  },
+  'a number that comes with each part': {
+    events: [choice({ audio: { expires_at: 7 } }), choice({ audio: { expires_at: 7 } }), end()],
+    given: [{ audio: { expires_at: 7 } }, ENDED],
+  },
+  'content parts with an index': {
+    events: [choice({ content: [{ index: 0, type: 'text', text: 'Hi' }] }), end()],
+    given: [{ content: [{ type: 'text', text: 'Hi' }] }, ENDED],
+  },
+}
+
+export const STREAM_CASES: readonly StreamCase[] = [
+  ...Object.entries(NAMED).map(([name, one]) => ({ name, ...one })),
   // https://github.com/openai/openai-dotnet/issues/267; the last is in no table.
   ...['eos', 'STOP', 'matched_pattern'].map((word) => ended(word, 'stop')),
   ...[
@@ -86,363 +400,61 @@ export const STREAM_CASES: readonly StreamCase[] = [
   ...['tool-calls', 'toolUse', 'toolCalls', 'toolcalls', 'tool_calls ', 'TOOL_CALL'].map((word) =>
     ended(word, 'tool_calls'),
   ),
-  {
-    name: 'a finish_reason twice, the second time with nothing',
-    from: 'https://github.com/sgl-project/sglang/pull/8417',
-    events: [text('Hi'), end(), end('stop', { content: '' })],
-    given: [{ content: 'Hi' }, ENDED],
-  },
-  {
-    name: 'a choice without an index',
-    from: 'https://github.com/songquanpeng/one-api/issues/1037',
-    events: [
-      JSON.stringify({ object: 'chat.completion.chunk', choices: [{ delta: { content: 'Hi' } }] }),
-      JSON.stringify({
-        object: 'chat.completion.chunk',
-        choices: [{ delta: {}, finish_reason: 'stop' }],
-      }),
-    ],
-    given: [{ content: 'Hi' }, ENDED],
-  },
-  {
-    name: 'an end without a delta',
-    events: [
-      text('Hi'),
-      JSON.stringify({
-        object: 'chat.completion.chunk',
-        choices: [{ index: 0, finish_reason: 'stop' }],
-      }),
-    ],
-    given: [{ content: 'Hi' }, ENDED],
-  },
-  {
-    name: 'empty data that keeps the connection',
-    from: 'https://github.com/NousResearch/hermes-agent/pull/112183',
-    events: [text('Hi'), '', ' ', end()],
-    given: [{ content: 'Hi' }, ENDED],
-  },
-  {
-    name: 'a chunk without choices between two with',
-    events: [text('H'), JSON.stringify({ object: 'chat.completion.chunk' }), text('i'), end()],
-    given: [{ content: 'H' }, { content: 'i' }, ENDED],
-  },
-  {
-    name: 'tool calls that are numbered from 1',
-    from: 'https://github.com/vercel/ai/issues/18333',
-    events: [calls(begun(1, 'a', 'f', '')), calls(goesOn(1, '{}')), end('tool_calls')],
-    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '{}')), CALLED],
-  },
-  {
-    name: 'tool calls that are numbered 0 and 2',
-    from: 'https://github.com/BerriAI/litellm/issues/5231',
-    events: [
-      calls(begun(0, 'a', 'f', '{}')),
-      calls(begun(2, 'b', 'g', '[')),
-      calls(goesOn(2, ']')),
-      end('tool_calls'),
-    ],
-    given: [
-      given(begun(0, 'a', 'f', '{}')),
-      given(begun(1, 'b', 'g', '[')),
-      given(goesOn(1, ']')),
-      CALLED,
-    ],
-  },
-  {
-    name: 'another id in each delta of one tool call',
-    from: 'https://github.com/cubist38/mlx-openai-server/pull/216',
-    events: [
-      calls(begun(0, 'a', 'f', '')),
-      calls({ index: 0, id: 'b', type: 'function', function: { arguments: '{' } }),
-      calls({ index: 0, id: 'c', type: 'function', function: { arguments: '}' } }),
-      end('tool_calls'),
-    ],
-    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '{')), given(goesOn(0, '}')), CALLED],
-  },
-  {
-    name: 'tool calls of one index, told apart by id and name',
-    events: [calls(begun(0, 'a', 'f', '1'), begun(0, 'b', 'f', '2')), end('tool_calls')],
-    given: [given(begun(0, 'a', 'f', '1'), begun(1, 'b', 'f', '2')), CALLED],
-  },
-  {
-    name: 'tool calls without an index, each new id a call of its own',
-    events: [
-      calls({ id: 'a', function: { name: 'f', arguments: '{' } }),
-      calls({ function: { arguments: '}' } }),
-      calls(
-        { id: 'b', function: { name: 'f', arguments: '[]' } },
-        { id: 'd', function: { name: 'h' } },
-      ),
-      calls({ id: 'd', function: { arguments: ' ' } }),
-      end('tool_calls'),
-    ],
-    given: [
-      given(begun(0, 'a', 'f', '{')),
-      given(goesOn(0, '}')),
-      given(begun(1, 'b', 'f', '[]'), begun(2, 'd', 'h', '')),
-      given(goesOn(2, ' ')),
-      CALLED,
-    ],
-  },
-  {
-    name: 'the id, type and name of a tool call again with each delta',
-    events: [
-      calls(begun(0, 'a', 'f', 'x')),
-      calls(begun(0, 'a', 'f', 'x'), begun(0, 'a', 'f', 'x')),
-      end('tool_calls'),
-    ],
-    given: [given(begun(0, 'a', 'f', 'x')), given(goesOn(0, 'xx')), CALLED],
-  },
-  {
-    name: 'empty ids, types and names before those of a tool call',
-    events: [
-      calls({ index: 0, id: '', type: '', function: { name: '', arguments: '{' } }),
-      calls(begun(0, 'a', 'f', '}')),
-      end('tool_calls'),
-    ],
-    given: [given(begun(0, 'a', 'f', '{}')), CALLED],
-  },
-  {
-    name: 'a tool call of index 1 after three of index 0',
-    events: [
-      calls(begun(0, 'a', 'f', '{}'), begun(0, 'b', 'f', '[')),
-      calls(goesOn(0, ']')),
-      calls(begun(0, 'c', 'g', '1')),
-      calls({ index: 1, id: 'd', function: { name: 'h', arguments: '2' } }),
-      end('tool_calls'),
-    ],
-    given: [
-      given(begun(0, 'a', 'f', '{}'), begun(1, 'b', 'f', '[')),
-      given(goesOn(1, ']')),
-      given(begun(2, 'c', 'g', '1')),
-      given(begun(3, 'd', 'h', '2')),
-      CALLED,
-    ],
-  },
-  {
-    name: 'a tool call whose arguments come before its name',
-    events: [
-      calls(goesOn(0, '{')),
-      calls({ index: 0, id: 'a', function: { name: 'f', arguments: '}' } }),
-      end('tool_calls'),
-    ],
-    given: [given(begun(0, 'a', 'f', '{}')), CALLED],
-  },
-  {
-    name: 'a function_call whose name comes again',
-    events: [
-      choice({ function_call: { name: 'f', arguments: '{' } }),
-      choice({ function_call: { name: 'f', arguments: '}' } }),
-      end('function_call'),
-    ],
-    given: [
-      { function_call: { name: 'f', arguments: '{' } },
-      { function_call: { arguments: '}' } },
-      { content: '', finish_reason: 'function_call' },
-    ],
-  },
-  {
-    name: 'an id of sound that comes with each part',
-    from: 'https://github.com/langchain-ai/langchainjs/issues/8487',
-    events: [
-      choice({ audio: { id: 'audio_1', format: 'wav', data: 'QQ' } }),
-      choice({ audio: { id: 'audio_1', format: 'wav', data: '==' } }),
-      choice({ audio: { id: 'audio_1', expires_at: 7 } }),
-      end(),
-    ],
-    given: [
-      { audio: { id: 'audio_1', format: 'wav', data: 'QQ' } },
-      { audio: { data: '==' } },
-      { audio: { expires_at: 7 } },
-      ENDED,
-    ],
-  },
-  {
-    name: 'empty lists in each delta, before and after the end',
-    events: [
-      choice({ content: 'Hi', annotations: [], reasoning_details: [] }),
-      choice({ audio: { id: 'a', data: '', parts: [], more: {} } }),
-      end('stop', { content: '', annotations: [] }),
-      end('stop', { content: '', images: [], audio: { id: 'a', data: '', parts: [] } }),
-      choice({ role: 'assistant', content: '', reasoning_details: [] }, { finish_reason: null }),
-    ],
-    given: [{ content: 'Hi' }, { audio: { id: 'a' } }, ENDED],
-  },
-  {
-    name: 'an id, a name and a type of the delta that come with each chunk',
-    events: [
-      choice({ id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' }),
-      choice({ id: '', name: 'bot', type: 'text', n: 7, content: 'b' }),
-      choice({ id: 'msg_1', name: '', type: 'text', n: 8, content: 'c' }),
-      end(),
-      end('stop', { id: 'msg_1', name: 'bot', type: 'text', n: 8 }),
-    ],
-    given: [
-      { id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' },
-      { content: 'b' },
-      { n: 8, content: 'c' },
-      ENDED,
-    ],
-  },
-  {
-    name: 'empty ids of sound between equal ids, with a voice and a media type',
-    events: [
-      choice({ audio: { id: '', voice: 'alloy', mime_type: 'audio/wav' } }),
-      choice({ audio: { id: 'a', voice: 'alloy', mime_type: 'audio/wav', data: 'QQ' } }),
-      choice({ audio: { id: '', voice: 'alloy', data: 'QQ' } }),
-      choice({ audio: { id: 'a', voice: 'alloy', data: '==' } }),
-      end(),
-    ],
-    given: [
-      { audio: { voice: 'alloy', mime_type: 'audio/wav' } },
-      { audio: { id: 'a', data: 'QQ' } },
-      { audio: { data: 'QQ' } },
-      { audio: { data: '==' } },
-      ENDED,
-    ],
-  },
-  {
-    name: 'halves of a character in two chunks',
-    from: 'https://github.com/elizaOS/eliza/issues/30904',
-    events: [
-      '{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}',
-      '{"choices":[{"index":0,"delta":{"reasoning":"\\ud83d","content":"\\ude00b"}}]}',
-      '{"choices":[{"index":0,"delta":{"reasoning":"\\ude01"}}]}',
-      end(),
-    ],
-    given: [{ content: 'a' }, { content: '\u{1F600}b' }, { reasoning: '\u{1F601}' }, ENDED],
-  },
-  {
-    name: 'halves of a character in the arguments of a call',
-    events: [
-      '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"\\ud83d"}}]}}]}',
-      '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\ude00"}}]}}]}',
-      end('tool_calls'),
-    ],
-    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '\u{1F600}')), CALLED],
-  },
-  {
-    name: 'half a character that nothing completes',
-    events: ['{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}', text('b'), end()],
-    given: [{ content: 'a' }, { content: '\ufffdb' }, ENDED],
-  },
-  {
-    name: 'half a character at the end',
-    events: ['{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}', end()],
-    given: [{ content: 'a' }, { content: '\ufffd' }, ENDED],
-  },
-  {
-    name: 'text after content parts',
-    events: [
-      choice({ content: [{ type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] }] }),
-      text('Hi'),
-      end(),
-    ],
-    given: [
-      { content: [{ type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] }] },
-      { content: [{ type: 'text', text: 'Hi' }] },
-      ENDED,
-    ],
-  },
-  {
-    name: 'a member called __proto__',
-    events: [
-      '{"choices":[{"index":0,"delta":{"content":"Hi","__proto__":{"content":"x"}}}]}',
-      end(),
-    ],
-    given: [{ content: 'Hi' }, ENDED],
-  },
-  {
-    name: 'a tool call twice in a chunk',
-    events: [
-      calls(begun(0, 'a', 'f', ''), goesOn(0, '{'), goesOn(0, '}')),
-      calls(goesOn(0, ' '), goesOn(0, ' ')),
-      end('tool_calls'),
-    ],
-    given: [given(begun(0, 'a', 'f', '{}')), given(goesOn(0, '  ')), CALLED],
-  },
-  {
-    name: 'members of a tool call before its name',
-    events: [
-      calls({ index: 0, extra: { sign: 'ab' }, function: { kind: 'x', arguments: '{' } }),
-      calls({ index: 0, id: 'a', extra: { sign: 'cd' }, function: { name: 'f', arguments: '}' } }),
-      end('tool_calls'),
-    ],
-    given: [
-      given({
-        ...begun(0, 'a', 'f', '{}'),
-        extra: { sign: 'abcd' },
-        function: { name: 'f', arguments: '{}', kind: 'x' },
-      }),
-      CALLED,
-    ],
-  },
-  {
-    // langchain-openai for Python, _convert_chunk_to_generation_chunk.
-    name: 'a type and a chunk that some readers heed',
-    events: [
-      JSON.stringify({
-        type: 'content.delta',
-        choices: [{ index: 0, delta: { content: 'not ' } }],
-      }),
-      text('guilty'),
-      JSON.stringify({ choices: [], chunk: { choices: [{ delta: { content: ' at all' } }] } }),
-      end(),
-    ],
-    given: [{ content: 'not ' }, { content: 'guilty' }, ENDED],
-  },
-  {
-    // The AI SDK takes no delta of a call without its function.
-    name: 'a delta of a call without its function',
-    events: [
-      calls(begun(0, 'a', 'f', '{')),
-      calls({ index: 0, extra_content: { google: { thought_signature: 's' } } }),
-      calls(goesOn(0, '}')),
-      end('tool_calls'),
-    ],
-    given: [
-      given(begun(0, 'a', 'f', '{')),
-      given({ ...goesOn(0, ''), extra_content: { google: { thought_signature: 's' } } }),
-      given(goesOn(0, '}')),
-      CALLED,
-    ],
-  },
-  {
-    name: 'half a character at the end of content parts',
-    events: [
-      choice({ content: [{ type: 'text', text: 'a' }] }),
-      '{"choices":[{"index":0,"delta":{"content":"x\\ud83d"}}]}',
-      end(),
-    ],
-    given: [
-      { content: [{ type: 'text', text: 'a' }] },
-      { content: [{ type: 'text', text: 'x' }] },
-      ENDED,
-    ],
-  },
-  {
-    name: 'a number that comes with each part',
-    events: [choice({ audio: { expires_at: 7 } }), choice({ audio: { expires_at: 7 } }), end()],
-    given: [{ audio: { expires_at: 7 } }, ENDED],
-  },
-  {
-    name: 'content parts with an index',
-    events: [choice({ content: [{ index: 0, type: 'text', text: 'Hi' }] }), end()],
-    given: [{ content: [{ type: 'text', text: 'Hi' }] }, ENDED],
-  },
 ]
 
+const REFUSED: Readonly<Record<string, readonly string[]>> = {
+  'a tool call of another type': [
+    text('Hi'),
+    calls({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
+    end('tool_calls'),
+  ],
+  'text after the finish_reason': [text('Hi'), end(), text('more')],
+  'two finish_reasons': [text('Hi'), end(), end('length')],
+  'calls of both forms': [
+    choice({ function_call: { name: 'f', arguments: '{}' } }),
+    calls({ index: 0, id: 'a', function: { name: 'g', arguments: '{}' } }),
+    end('tool_calls'),
+  ],
+  'one choice twice in a chunk': [
+    JSON.stringify({ choices: ['H', 'i'].map((content) => ({ index: 0, delta: { content } })) }),
+    end(),
+  ],
+  'a tool call that begins before the one that came first': [
+    calls(goesOn(0, '{}')),
+    calls({ index: 1, id: 'b', function: { name: 'g', arguments: '' } }),
+    calls({ index: 0, id: 'a', function: { name: 'f' } }),
+    end('tool_calls'),
+  ],
+  'a member of a tool call that goes on as another type': [
+    calls({ index: 0, id: 'a', extra: 'x', function: { name: 'f' } }),
+    calls({ index: 0, extra: ['x'] }),
+    end('tool_calls'),
+  ],
+  'a second name of one tool call': [
+    calls({ index: 0, id: 'a', function: { name: 'refund' } }),
+    calls({ index: 0, function: { name: 'charge' } }),
+    end('tool_calls'),
+  ],
+  'a tool call that never has a name': [
+    text('Hi'),
+    calls({ index: 0, id: 'a' }),
+    end('tool_calls'),
+  ],
+  'arguments that are no text': [
+    text('Hi'),
+    calls({ index: 0, function: { name: 'f', arguments: {} } }),
+    end(),
+  ],
+  'content parts after text': [text('Hi'), choice({ content: [{ a: 1 }] }), end()],
+  'a choice that was not asked for': [
+    text('Hi'),
+    JSON.stringify({ choices: [{ index: 1, delta: { content: ' not' } }] }),
+    end(),
+  ],
+}
+
 export const REFUSED_CASES: readonly RefusedCase[] = [
-  {
-    name: 'a tool call of another type',
-    events: [
-      text('Hi'),
-      calls({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
-      end('tool_calls'),
-    ],
-  },
-  { name: 'text after the finish_reason', events: [text('Hi'), end(), text('more')] },
-  { name: 'two finish_reasons', events: [text('Hi'), end(), end('length')] },
+  ...Object.entries(REFUSED).map(([name, events]) => ({ name, events })),
   ...[
     'abort',
     'ERROR',
@@ -454,30 +466,6 @@ export const REFUSED_CASES: readonly RefusedCase[] = [
     name: `the finish_reason ${word}`,
     events: [text('Hi'), end(word)],
   })),
-  {
-    name: 'calls of both forms',
-    events: [
-      choice({ function_call: { name: 'f', arguments: '{}' } }),
-      calls({ index: 0, id: 'a', function: { name: 'g', arguments: '{}' } }),
-      end('tool_calls'),
-    ],
-  },
-  {
-    name: 'one choice twice in a chunk',
-    events: [
-      JSON.stringify({ choices: ['H', 'i'].map((content) => ({ index: 0, delta: { content } })) }),
-      end(),
-    ],
-  },
-  {
-    name: 'a tool call that begins before the one that came first',
-    events: [
-      calls(goesOn(0, '{}')),
-      calls({ index: 1, id: 'b', function: { name: 'g', arguments: '' } }),
-      calls({ index: 0, id: 'a', function: { name: 'f' } }),
-      end('tool_calls'),
-    ],
-  },
   ...[
     ['text', 'a', { x: 1 }],
     ['list', [{ x: 1 }], 'a'],
@@ -486,40 +474,4 @@ export const REFUSED_CASES: readonly RefusedCase[] = [
     name: `a ${kind} that goes on as another type`,
     events: [choice({ reasoning: before ?? null }), choice({ reasoning: after ?? null }), end()],
   })),
-  {
-    name: 'a member of a tool call that goes on as another type',
-    events: [
-      calls({ index: 0, id: 'a', extra: 'x', function: { name: 'f' } }),
-      calls({ index: 0, extra: ['x'] }),
-      end('tool_calls'),
-    ],
-  },
-  {
-    name: 'a second name of one tool call',
-    events: [
-      calls({ index: 0, id: 'a', function: { name: 'refund' } }),
-      calls({ index: 0, function: { name: 'charge' } }),
-      end('tool_calls'),
-    ],
-  },
-  {
-    name: 'a tool call that never has a name',
-    events: [text('Hi'), calls({ index: 0, id: 'a' }), end('tool_calls')],
-  },
-  {
-    name: 'arguments that are no text',
-    events: [text('Hi'), calls({ index: 0, function: { name: 'f', arguments: {} } }), end()],
-  },
-  {
-    name: 'content parts after text',
-    events: [text('Hi'), choice({ content: [{ a: 1 }] }), end()],
-  },
-  {
-    name: 'a choice that was not asked for',
-    events: [
-      text('Hi'),
-      JSON.stringify({ choices: [{ index: 1, delta: { content: ' not' } }] }),
-      end(),
-    ],
-  },
 ]
