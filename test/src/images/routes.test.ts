@@ -377,7 +377,7 @@ it('POST /v1/images/edits refuses what is no form', async () => {
 })
 
 it('readers that take nothing hold a bounded number of images open', async () => {
-  const id = await store.put({ bytes: randomBytes(8_000_000), type: 'png' })
+  const id = await store.put({ bytes: randomBytes(5_000_000), type: 'png' })
   const path = `/v1/images/files/${id}`
   const get = `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
   const readers = await Promise.all(

@@ -57,89 +57,29 @@ const sent = () => {
   }
 }
 
-/** Answers in the documented formats, with members that no adapter reads left in. */
+const found = (link: string, snippet: string, more: object = {}) =>
+  ['A', 'B', 'C'].map((title) => ({
+    title,
+    [link]: `https://${title.toLowerCase()}.example/`,
+    [snippet]: `of ${title.toLowerCase()}`,
+    ...more,
+  }))
+
+/** Answers in the documented formats, with some members that no adapter reads. */
 const ANSWERS: Readonly<Record<SearchProviderName, unknown>> = {
   searxng: {
     query: 'red & "fox"',
-    number_of_results: 0,
-    results: [
-      {
-        url: 'https://a.example/',
-        title: 'A',
-        content: 'of a',
-        engine: 'brave',
-        score: 4,
-        category: 'general',
-      },
-      {
-        url: 'https://b.example/',
-        title: 'B',
-        content: 'of b',
-        engine: 'mojeek',
-        publishedDate: null,
-      },
-      { url: 'https://c.example/', title: 'C', content: 'of c' },
-    ],
-    answers: [],
-    suggestions: [],
+    results: found('url', 'content', { engine: 'brave', publishedDate: null }),
     unresponsive_engines: [['google', 'timeout']],
   },
   brave: {
     type: 'search',
-    query: { original: 'red & "fox"', more_results_available: true },
-    web: {
-      type: 'search',
-      results: [
-        {
-          title: 'A',
-          url: 'https://a.example/',
-          description: 'of a',
-          is_source_local: false,
-          profile: { name: 'a' },
-        },
-        { title: 'B', url: 'https://b.example/', description: 'of b', extra_snippets: ['x'] },
-        { title: 'C', url: 'https://c.example/', description: 'of c' },
-      ],
-    },
+    web: { type: 'search', results: found('url', 'description', { extra_snippets: ['x'] }) },
   },
-  tavily: {
-    query: 'red & "fox"',
-    answer: null,
-    images: [],
-    results: [
-      { title: 'A', url: 'https://a.example/', content: 'of a', score: 0.9, raw_content: null },
-      { title: 'B', url: 'https://b.example/', content: 'of b', score: 0.8, raw_content: null },
-      { title: 'C', url: 'https://c.example/', content: 'of c', score: 0.7, raw_content: null },
-    ],
-    response_time: 1.09,
-    request_id: '123e4567-e89b-12d3-a456-426614174111',
-  },
+  tavily: { answer: null, results: found('url', 'content', { score: 0.9, raw_content: null }) },
   serpapi: {
     search_metadata: { id: '644b', status: 'Success' },
-    search_information: { organic_results_state: 'Results for exact spelling' },
-    organic_results: [
-      {
-        position: 1,
-        title: 'A',
-        link: 'https://a.example/',
-        displayed_link: 'a.example',
-        snippet: 'of a',
-      },
-      {
-        position: 3,
-        title: 'B',
-        link: 'https://b.example/',
-        displayed_link: 'b.example',
-        snippet: 'of b',
-      },
-      {
-        position: 4,
-        title: 'C',
-        link: 'https://c.example/',
-        displayed_link: 'c.example',
-        snippet: 'of c',
-      },
-    ],
+    organic_results: found('link', 'snippet', { position: 7, displayed_link: 'a.example' }),
   },
 }
 

@@ -189,15 +189,3 @@ it('a caller is not charged for chunks that say nothing, nor for more prompt tha
   expect(prompt).toBeLessThan(1_200)
   expect(completion).toBe(9 + 2 + 16)
 })
-
-it('a claim of several times too many tokens within the bounds is not detected', async () => {
-  await stage.connect({ answer: answerClaiming(9, 20) })
-  expect((await readAll(await stage.dispatch())).at(-1)?.usage).toMatchObject({
-    completion_tokens: 20,
-  })
-})
-
-it('an answer that is made up is not detected', async () => {
-  await stage.connect({ answer: answerWith('I ran no model at all') })
-  expect(textOf(await readAll(await stage.dispatch()))).toBe('I ran no model at all')
-})
