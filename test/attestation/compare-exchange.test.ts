@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeHex } from '#attestation/bytes.ts'
 import {
   compareExchange,
@@ -49,165 +49,153 @@ const outcomes = (evidence: Json, kept: KeptExchange) =>
 const whole = (answer: Json): KeptExchange => ({ answer: { kind: 'whole', answer } })
 const stream = (chunks: readonly Json[]): KeptExchange => ({ answer: { kind: 'stream', chunks } })
 
-describe('compareExchange', () => {
-  it('compareExchange finds an exchange in its own evidence and checks only the parts that were given', () => {
-    expect(outcomes(stored, {})).toEqual({})
-    expect(outcomes(stored, { request: REQUEST })).toEqual({ 'request given': 'passed' })
-    expect(outcomes(stored, { request: { stop: null, ...REQUEST }, ...whole(created) })).toEqual({
-      'request given': 'passed',
-      'answer given': 'passed',
-      'proof given': 'passed',
-    })
-  })
-
-  it('another request and a value that is no request fail the check of the request', () => {
-    for (const request of [
-      { ...REQUEST, temperature: 0.8 },
-      { ...REQUEST, more: 1 },
-      [],
-      null,
-      'x',
-    ])
-      expect(outcomes(stored, { request })).toEqual({ 'request given': 'failed' })
-  })
-
-  it.each(['request_hash', 'response_hash', 'stream_hash'])(
-    'an exchange fails when the %s of the receipt differs in its last digit',
-    (name) => {
-      const isStream = name === 'stream_hash'
-      const {
-        request: _request,
-        response: _response,
-        ...redacted
-      } = isStream ? streamed.stored : stored
-      const receipt = redacted.receipt as JsonObject
-      const changed = { ...receipt, [name]: otherLastDigit(String(receipt[name])) }
-      const kept = { request: REQUEST, ...(isStream ? stream(keptChunks) : whole(created)) }
-      const found = outcomes({ ...redacted, receipt: changed }, kept)
-      expect(found[name === 'request_hash' ? 'request given' : 'answer given']).toBe('failed')
-    },
-  )
-
-  it('another answer fails, even with the proof of the evidence around it', () => {
-    for (const answer of [
-      { ...created, id: 'chatcmpl-2' },
-      { ...created, note: 'added' },
-      { ...other.created, ...proofOf(created) },
-    ])
-      expect(outcomes(stored, whole(answer))['answer given']).toBe('failed')
-  })
-
-  it('the right answer with a proof of something else fails the check of the proof', () => {
-    for (const name of ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt']) {
-      const value = name === 'receipt' ? {} : otherLastDigit(String(created[name]))
-      const answer = { ...created, [name]: value }
-      expect(outcomes(stored, whole(answer))).toEqual({
-        'answer given': 'passed',
-        'proof given': 'failed',
-      })
-    }
-  })
-
-  it('a kept stream passes only with every chunk and with no chunk added', () => {
-    const passed = { 'answer given': 'passed', 'proof given': 'passed' }
-    expect(outcomes(streamed.stored, stream(keptChunks))).toEqual(passed)
-    const added = { ...CHUNKS[0], choices: [{ index: 0, delta: { content: '!' } }] }
-    for (const chunks of [keptChunks.slice(1), [added, ...keptChunks], [...keptChunks, added]])
-      expect(outcomes(streamed.stored, stream(chunks))['answer given']).toBe('failed')
-  })
-
-  it('chunks are compared by their hash when the signed response has a usage that was not asked for', () => {
-    const { stored, created } = buildStreamed({ usage: USAGE })
-    const chunks = [...CHUNKS.slice(0, -1), { ...LAST, ...proofOf(created) }]
-    expect(outcomes(stored, stream(chunks))).toEqual({
-      'answer given': 'passed',
-      'proof given': 'passed',
-    })
-    expect(outcomes(stored, stream(chunks.slice(1)))['answer given']).toBe('failed')
-  })
-
-  it('a stream of version 1, which has no hash of its chunks, is compared by the response they make', () => {
-    const old = buildRecord({ version: 1, response: assembleCompletion(CHUNKS) })
-    const { log: _log, ...proof } = proofOf(old.created)
-    const kept = stream([...CHUNKS, { ...LAST, choices: [], ...proof }])
-    expect(outcomes(old.stored, kept)).toEqual({
-      'answer given': 'passed',
-      'proof given': 'passed',
-    })
-    expect(outcomes(old.stored, stream(CHUNKS.slice(1)))['answer given']).toBe('failed')
-  })
-
-  it('a stream of version 1 with a usage that was not asked for is compared by the rest of the response', () => {
-    const response = { ...assembleCompletion(CHUNKS), usage: USAGE }
-    const { stored } = buildRecord({ request: { ...REQUEST, stream: true }, response, version: 1 })
-    expect(outcomes(stored, stream(CHUNKS))).toEqual({
-      'answer given': 'passed',
-      'proof given': 'not checked',
-    })
-    expect(outcomes(stored, stream(CHUNKS.slice(0, 1)))).toMatchObject({ 'answer given': 'failed' })
-  })
-
-  it('a stream of version 1 without its usage fails when readers may show less than was signed', () => {
-    const [first = {}, last = {}] = CHUNKS
-    const choiceOf = (delta: JsonObject) => ({ index: 0, delta, finish_reason: 'stop' })
-    const early = { ...first, choices: [choiceOf({ role: 'assistant', content: 'gr' })] }
-    const withoutRole = CHUNKS.map((chunk) => ({ ...chunk, choices: [choiceOf({ content: 'a' })] }))
-    for (const chunks of [[early, last], withoutRole]) {
-      const response = { ...assembleCompletion(chunks), usage: USAGE }
-      const { stored } = buildRecord({ response, version: 1 })
-      expect(outcomes(stored, stream(chunks))).toMatchObject({ 'answer given': 'failed' })
-    }
-  })
-
-  it('a stream with a proof of something else in any chunk fails', () => {
-    const [first = {}, ...rest] = keptChunks
-    const chunks = [{ ...first, hash: otherLastDigit(String(streamed.created.hash)) }, ...rest]
-    expect(outcomes(streamed.stored, stream(chunks))['proof given']).toBe('failed')
-  })
-
-  it('compareExchange never throws and never passes, for any evidence and any files', () => {
-    fc.assert(
-      fc.property(fc.jsonValue(), fc.jsonValue(), (evidence, given) => {
-        const kept = { request: given as Json, ...whole(given as Json) }
-        const checks = compareExchange(evidence as Json, kept)
-        expect(checks.map(({ outcome }) => outcome)).not.toContain('passed')
-        expect(compareExchange(evidence as Json, stream([given as Json]))).toHaveLength(2)
-      }),
-      { numRuns: 50 },
-    )
-  })
-
-  it('compareExchange does not say that the evidence holds', () => {
-    const forged = { ...stored, signature: '0x00' }
-    expect(outcomes(forged, { request: REQUEST })).toEqual({ 'request given': 'passed' })
+it('compareExchange finds an exchange in its own evidence and checks only the parts that were given', () => {
+  expect(outcomes(stored, {})).toEqual({})
+  expect(outcomes(stored, { request: REQUEST })).toEqual({ 'request given': 'passed' })
+  expect(outcomes(stored, { request: { stop: null, ...REQUEST }, ...whole(created) })).toEqual({
+    'request given': 'passed',
+    'answer given': 'passed',
+    'proof given': 'passed',
   })
 })
 
-describe('a log in an answer', () => {
-  it('the log of an answer may belong to a later or earlier head of the same log', () => {
-    for (const record of [stored, later.stored])
-      expect(outcomes(record, whole(created))['proof given']).toBe('passed')
-  })
+it('another request and a value that is no request fail the check of the request', () => {
+  for (const request of [{ ...REQUEST, temperature: 0.8 }, { ...REQUEST, more: 1 }, [], null, 'x'])
+    expect(outcomes(stored, { request })).toEqual({ 'request given': 'failed' })
+})
 
-  it('the proof of an answer fails when its log is of another log, chain or path, or is missing', () => {
-    const log = stored.log as JsonObject
-    const contract = otherLastDigit(String(log.contract))
-    for (const forged of [
-      other.stored.log ?? null,
-      { ...log, chain_id: 1 },
-      {
-        ...log,
-        contract,
-        signature: signHead(Number(log.size), decodeHex(String(log.root)), contract),
-      },
-      { ...log, root: otherLastDigit(String(log.root)) },
-      { ...log, path: [] },
-      null,
-    ])
-      expect(outcomes(later.stored, whole({ ...created, log: forged }))['proof given']).toBe(
-        'failed',
-      )
+it.each(['request_hash', 'response_hash', 'stream_hash'])(
+  'an exchange fails when the %s of the receipt differs in its last digit',
+  (name) => {
+    const isStream = name === 'stream_hash'
+    const {
+      request: _request,
+      response: _response,
+      ...redacted
+    } = isStream ? streamed.stored : stored
+    const receipt = redacted.receipt as JsonObject
+    const changed = { ...receipt, [name]: otherLastDigit(String(receipt[name])) }
+    const kept = { request: REQUEST, ...(isStream ? stream(keptChunks) : whole(created)) }
+    const found = outcomes({ ...redacted, receipt: changed }, kept)
+    expect(found[name === 'request_hash' ? 'request given' : 'answer given']).toBe('failed')
+  },
+)
+
+it('another answer fails, even with the proof of the evidence around it', () => {
+  for (const answer of [
+    { ...created, id: 'chatcmpl-2' },
+    { ...created, note: 'added' },
+    { ...other.created, ...proofOf(created) },
+  ])
+    expect(outcomes(stored, whole(answer))['answer given']).toBe('failed')
+})
+
+it('the right answer with a proof of something else fails the check of the proof', () => {
+  for (const name of ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt']) {
+    const value = name === 'receipt' ? {} : otherLastDigit(String(created[name]))
+    const answer = { ...created, [name]: value }
+    expect(outcomes(stored, whole(answer))).toEqual({
+      'answer given': 'passed',
+      'proof given': 'failed',
+    })
+  }
+})
+
+it('a kept stream passes only with every chunk and with no chunk added', () => {
+  const passed = { 'answer given': 'passed', 'proof given': 'passed' }
+  expect(outcomes(streamed.stored, stream(keptChunks))).toEqual(passed)
+  const added = { ...CHUNKS[0], choices: [{ index: 0, delta: { content: '!' } }] }
+  for (const chunks of [keptChunks.slice(1), [added, ...keptChunks], [...keptChunks, added]])
+    expect(outcomes(streamed.stored, stream(chunks))['answer given']).toBe('failed')
+})
+
+it('chunks are compared by their hash when the signed response has a usage that was not asked for', () => {
+  const { stored, created } = buildStreamed({ usage: USAGE })
+  const chunks = [...CHUNKS.slice(0, -1), { ...LAST, ...proofOf(created) }]
+  expect(outcomes(stored, stream(chunks))).toEqual({
+    'answer given': 'passed',
+    'proof given': 'passed',
   })
+  expect(outcomes(stored, stream(chunks.slice(1)))['answer given']).toBe('failed')
+})
+
+it('a stream of version 1, which has no hash of its chunks, is compared by the response they make', () => {
+  const old = buildRecord({ version: 1, response: assembleCompletion(CHUNKS) })
+  const { log: _log, ...proof } = proofOf(old.created)
+  const kept = stream([...CHUNKS, { ...LAST, choices: [], ...proof }])
+  expect(outcomes(old.stored, kept)).toEqual({
+    'answer given': 'passed',
+    'proof given': 'passed',
+  })
+  expect(outcomes(old.stored, stream(CHUNKS.slice(1)))['answer given']).toBe('failed')
+})
+
+it('a stream of version 1 with a usage that was not asked for is compared by the rest of the response', () => {
+  const response = { ...assembleCompletion(CHUNKS), usage: USAGE }
+  const { stored } = buildRecord({ request: { ...REQUEST, stream: true }, response, version: 1 })
+  expect(outcomes(stored, stream(CHUNKS))).toEqual({
+    'answer given': 'passed',
+    'proof given': 'not checked',
+  })
+  expect(outcomes(stored, stream(CHUNKS.slice(0, 1)))).toMatchObject({ 'answer given': 'failed' })
+})
+
+it('a stream of version 1 without its usage fails when readers may show less than was signed', () => {
+  const [first = {}, last = {}] = CHUNKS
+  const choiceOf = (delta: JsonObject) => ({ index: 0, delta, finish_reason: 'stop' })
+  const early = { ...first, choices: [choiceOf({ role: 'assistant', content: 'gr' })] }
+  const withoutRole = CHUNKS.map((chunk) => ({ ...chunk, choices: [choiceOf({ content: 'a' })] }))
+  for (const chunks of [[early, last], withoutRole]) {
+    const response = { ...assembleCompletion(chunks), usage: USAGE }
+    const { stored } = buildRecord({ response, version: 1 })
+    expect(outcomes(stored, stream(chunks))).toMatchObject({ 'answer given': 'failed' })
+  }
+})
+
+it('a stream with a proof of something else in any chunk fails', () => {
+  const [first = {}, ...rest] = keptChunks
+  const chunks = [{ ...first, hash: otherLastDigit(String(streamed.created.hash)) }, ...rest]
+  expect(outcomes(streamed.stored, stream(chunks))['proof given']).toBe('failed')
+})
+
+it('compareExchange never throws and never passes, for any evidence and any files', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.jsonValue(), (evidence, given) => {
+      const kept = { request: given as Json, ...whole(given as Json) }
+      const checks = compareExchange(evidence as Json, kept)
+      expect(checks.map(({ outcome }) => outcome)).not.toContain('passed')
+      expect(compareExchange(evidence as Json, stream([given as Json]))).toHaveLength(2)
+    }),
+    { numRuns: 50 },
+  )
+})
+
+it('compareExchange does not say that the evidence holds', () => {
+  const forged = { ...stored, signature: '0x00' }
+  expect(outcomes(forged, { request: REQUEST })).toEqual({ 'request given': 'passed' })
+})
+
+it('the log of an answer may belong to a later or earlier head of the same log', () => {
+  for (const record of [stored, later.stored])
+    expect(outcomes(record, whole(created))['proof given']).toBe('passed')
+})
+
+it('the proof of an answer fails when its log is of another log, chain or path, or is missing', () => {
+  const log = stored.log as JsonObject
+  const contract = otherLastDigit(String(log.contract))
+  for (const forged of [
+    other.stored.log ?? null,
+    { ...log, chain_id: 1 },
+    {
+      ...log,
+      contract,
+      signature: signHead(Number(log.size), decodeHex(String(log.root)), contract),
+    },
+    { ...log, root: otherLastDigit(String(log.root)) },
+    { ...log, path: [] },
+    null,
+  ])
+    expect(outcomes(later.stored, whole({ ...created, log: forged }))['proof given']).toBe('failed')
 })
 
 function proofOf(record: JsonObject): JsonObject {
@@ -215,45 +203,43 @@ function proofOf(record: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(record).filter(([name]) => names.includes(name)))
 }
 
-describe('completeRecord', () => {
-  const encrypted = buildRecord({ receipt: { encrypted: true } })
-  const served: JsonObject = {
-    ...encrypted.stored,
-    request: null,
-    response: null,
-    redacted: true,
-    usage: null,
-  }
+const encrypted = buildRecord({ receipt: { encrypted: true } })
+const served: JsonObject = {
+  ...encrypted.stored,
+  request: null,
+  response: null,
+  redacted: true,
+  usage: null,
+}
 
-  it('completeRecord puts back what the caller kept, as it was hashed', () => {
-    const completed = completeRecord(served, { request: REQUEST, ...whole(encrypted.created) })
-    expect(completed).toEqual({ ...served, request: REQUEST, response: RESPONSE })
-    expect(verifyRecord(completed).checks.map(({ outcome }) => outcome)).not.toContain('failed')
-  })
+it('completeRecord puts back what the caller kept, as it was hashed', () => {
+  const completed = completeRecord(served, { request: REQUEST, ...whole(encrypted.created) })
+  expect(completed).toEqual({ ...served, request: REQUEST, response: RESPONSE })
+  expect(verifyRecord(completed).checks.map(({ outcome }) => outcome)).not.toContain('failed')
+})
 
-  it('what the caller kept takes the place of its hash in redacted evidence', () => {
-    const { request: _request, response: _response, ...rest } = stored
-    const hashes = { request_hash: '00'.repeat(32), response_hash: '00'.repeat(32) }
-    expect(completeRecord({ ...rest, ...hashes }, { request: REQUEST })).toEqual({
-      ...rest,
-      request: REQUEST,
-      response_hash: hashes.response_hash,
-    })
+it('what the caller kept takes the place of its hash in redacted evidence', () => {
+  const { request: _request, response: _response, ...rest } = stored
+  const hashes = { request_hash: '00'.repeat(32), response_hash: '00'.repeat(32) }
+  expect(completeRecord({ ...rest, ...hashes }, { request: REQUEST })).toEqual({
+    ...rest,
+    request: REQUEST,
+    response_hash: hashes.response_hash,
   })
+})
 
-  it('completeRecord takes nothing of another completion and replaces nothing that is there', () => {
-    const others = { request: { ...REQUEST, seed: 7 }, ...whole({ ...encrypted.created, id: 'x' }) }
-    expect(completeRecord(served, others)).toEqual(served)
-    expect(completeRecord(stored, { request: REQUEST, ...whole(created) })).toEqual(stored)
-    expect(completeRecord({}, { request: REQUEST, ...whole(created) })).toEqual({})
-  })
+it('completeRecord takes nothing of another completion and replaces nothing that is there', () => {
+  const others = { request: { ...REQUEST, seed: 7 }, ...whole({ ...encrypted.created, id: 'x' }) }
+  expect(completeRecord(served, others)).toEqual(served)
+  expect(completeRecord(stored, { request: REQUEST, ...whole(created) })).toEqual(stored)
+  expect(completeRecord({}, { request: REQUEST, ...whole(created) })).toEqual({})
+})
 
-  it('completeRecord does not make up a response from chunks that lack its usage', () => {
-    const record: JsonObject = { ...buildStreamed({ usage: USAGE }).stored, response: null }
-    expect(outcomes(record, stream(CHUNKS))).toMatchObject({ 'answer given': 'passed' })
-    expect(completeRecord(record, stream(CHUNKS))).toEqual(record)
-    expect(completeRecord({ ...streamed.stored, response: null }, stream(CHUNKS))).toEqual(
-      streamed.stored,
-    )
-  })
+it('completeRecord does not make up a response from chunks that lack its usage', () => {
+  const record: JsonObject = { ...buildStreamed({ usage: USAGE }).stored, response: null }
+  expect(outcomes(record, stream(CHUNKS))).toMatchObject({ 'answer given': 'passed' })
+  expect(completeRecord(record, stream(CHUNKS))).toEqual(record)
+  expect(completeRecord({ ...streamed.stored, response: null }, stream(CHUNKS))).toEqual(
+    streamed.stored,
+  )
 })

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { parseExactJson, parseStrictJson } from '#attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { parseSavedProof, writeSavedProof } from '#attestation/saved-proof.ts'
@@ -15,56 +15,54 @@ const answer = parseExactJson(readFileSync(join(FOLDER, 'created.json')))
 const stream = makeStream({ version: 2, usageAsked: false })
 
 const reread = (text: string) => parseSavedProof(parseExactJson(Buffer.from(text)))
-describe('a saved proof', () => {
-  it('the saved proof of a whole answer holds what verifies', () => {
-    const saved = reread(writeSavedProof({ request, answer: { kind: 'whole', answer } }))
-    expect(saved).toEqual({ request, answer: { kind: 'whole', answer } })
-    expect(verifyRecord(answer, { request: saved.request }).ok).toBe(true)
-  })
+it('the saved proof of a whole answer holds what verifies', () => {
+  const saved = reread(writeSavedProof({ request, answer: { kind: 'whole', answer } }))
+  expect(saved).toEqual({ request, answer: { kind: 'whole', answer } })
+  expect(verifyRecord(answer, { request: saved.request }).ok).toBe(true)
+})
 
-  it('the saved proof of a stream holds all its chunks', () => {
-    const { chunks } = stream
-    const saved = reread(
-      writeSavedProof({ request: stream.request, answer: { kind: 'stream', chunks } }),
-    )
-    expect(saved.answer).toEqual({ kind: 'stream', chunks })
-    expect(verifyStream(chunks, { request: saved.request }).ok).toBe(true)
-  })
+it('the saved proof of a stream holds all its chunks', () => {
+  const { chunks } = stream
+  const saved = reread(
+    writeSavedProof({ request: stream.request, answer: { kind: 'stream', chunks } }),
+  )
+  expect(saved.answer).toEqual({ kind: 'stream', chunks })
+  expect(verifyStream(chunks, { request: saved.request }).ok).toBe(true)
+})
 
-  it('the saved proof of a call whose anchor is mined holds the bundle too', () => {
-    const bundle = { format: 'affidavit-evidence' }
-    const saved = { request, answer: { kind: 'whole', answer }, bundle } as const
-    expect(reread(writeSavedProof(saved))).toEqual(saved)
-    expect(JSON.parse(writeSavedProof(saved)).version).toBe(2)
-  })
+it('the saved proof of a call whose anchor is mined holds the bundle too', () => {
+  const bundle = { format: 'affidavit-evidence' }
+  const saved = { request, answer: { kind: 'whole', answer }, bundle } as const
+  expect(reread(writeSavedProof(saved))).toEqual(saved)
+  expect(JSON.parse(writeSavedProof(saved)).version).toBe(2)
+})
 
-  it('the same call is saved as the same text', () => {
-    const { hash, ...rest } = answer as JsonObject
-    const text = writeSavedProof({ request, answer: { kind: 'whole', answer } })
-    const again = { ...rest, hash: hash ?? null }
-    expect(writeSavedProof({ request, answer: { kind: 'whole', answer: again } })).toBe(text)
-  })
+it('the same call is saved as the same text', () => {
+  const { hash, ...rest } = answer as JsonObject
+  const text = writeSavedProof({ request, answer: { kind: 'whole', answer } })
+  const again = { ...rest, hash: hash ?? null }
+  expect(writeSavedProof({ request, answer: { kind: 'whole', answer: again } })).toBe(text)
+})
 
-  it.each<[string, Json]>([
-    ['no object', []],
-    ['another format', { format: 'affidavit-evidence', version: 1 }],
-    ['another version', { format: 'affidavit-proof', version: 3, request: {}, answer: {} }],
-  ])('a saved proof of an unknown format is refused: %s', (_, json) => {
-    expect(codeOf(() => parseSavedProof(json))).toBe('unknown_proof_format')
-  })
+it.each<[string, Json]>([
+  ['no object', []],
+  ['another format', { format: 'affidavit-evidence', version: 1 }],
+  ['another version', { format: 'affidavit-proof', version: 3, request: {}, answer: {} }],
+])('a saved proof of an unknown format is refused: %s', (_, json) => {
+  expect(codeOf(() => parseSavedProof(json))).toBe('unknown_proof_format')
+})
 
-  it.each<[string, JsonObject]>([
-    ['version 2 without a bundle', { version: 2, answer: {} }],
-    ['a bundle that is no object', { version: 2, answer: {}, bundle: [] }],
-    ['a bundle in version 1', { answer: {}, bundle: {} }],
-    ['no answer', {}],
-    ['an answer and chunks', { answer: {}, chunks: [] }],
-    ['a member more', { answer: {}, note: '' }],
-    ['a request that is no object', { request: [], answer: {} }],
-    ['chunks that are no array', { chunks: {} }],
-    ['a chunk that is no object', { chunks: [1] }],
-  ])('a saved proof of a wrong form is refused: %s', (_, members) => {
-    const json = { format: 'affidavit-proof', version: 1, request: {}, ...members }
-    expect(codeOf(() => parseSavedProof(json))).toBe('invalid_proof_file')
-  })
+it.each<[string, JsonObject]>([
+  ['version 2 without a bundle', { version: 2, answer: {} }],
+  ['a bundle that is no object', { version: 2, answer: {}, bundle: [] }],
+  ['a bundle in version 1', { answer: {}, bundle: {} }],
+  ['no answer', {}],
+  ['an answer and chunks', { answer: {}, chunks: [] }],
+  ['a member more', { answer: {}, note: '' }],
+  ['a request that is no object', { request: [], answer: {} }],
+  ['chunks that are no array', { chunks: {} }],
+  ['a chunk that is no object', { chunks: [1] }],
+])('a saved proof of a wrong form is refused: %s', (_, members) => {
+  const json = { format: 'affidavit-proof', version: 1, request: {}, ...members }
+  expect(codeOf(() => parseSavedProof(json))).toBe('invalid_proof_file')
 })

@@ -202,54 +202,50 @@ const kept: {
   }[]
 } = JSON.parse(readFileSync(join(import.meta.dirname, '../vectors/streams/kept.json'), 'utf8'))
 
-describe('the published kept streams', () => {
-  it('the published chunks have the published stream hash', () => {
-    expect(hashChunks(kept.stream_hash.chunks)).toBe(kept.stream_hash.stream_hash)
-  })
-
-  it.each(kept.kept)(
-    'a published kept stream is judged as published: $name',
-    ({ request, stream, failed, not_checked, refused }) => {
-      const check = () => {
-        const chunks = splitEvents(Buffer.from(stream)).map((data): Json => JSON.parse(data))
-        return verifyStream(chunks, { request })
-      }
-      if (refused === undefined) {
-        expect(outcomes(check(), 'failed')).toEqual(failed)
-        expect(outcomes(check(), 'not checked')).toEqual(not_checked)
-      } else expect(check).toThrow(expect.objectContaining({ code: refused }))
-    },
-  )
+it('the published chunks have the published stream hash', () => {
+  expect(hashChunks(kept.stream_hash.chunks)).toBe(kept.stream_hash.stream_hash)
 })
 
-describe('splitEvents', () => {
-  const split = (text: string) => splitEvents(Buffer.from(text))
+it.each(kept.kept)(
+  'a published kept stream is judged as published: $name',
+  ({ request, stream, failed, not_checked, refused }) => {
+    const check = () => {
+      const chunks = splitEvents(Buffer.from(stream)).map((data): Json => JSON.parse(data))
+      return verifyStream(chunks, { request })
+    }
+    if (refused === undefined) {
+      expect(outcomes(check(), 'failed')).toEqual(failed)
+      expect(outcomes(check(), 'not checked')).toEqual(not_checked)
+    } else expect(check).toThrow(expect.objectContaining({ code: refused }))
+  },
+)
 
-  it('splitEvents leaves the line separators that JSON has in text', () => {
-    expect(split('data: {"a":"\u2028"}\n\ndata: [DONE]\n\n')).toEqual(['{"a":"\u2028"}'])
-  })
+const split = (text: string) => splitEvents(Buffer.from(text))
 
-  it.each<[string, string | Uint8Array]>([
-    ['no end', 'data: {}\n\n'],
-    ['something after the end', 'data: {}\n\ndata: [DONE]\n\ndata: {}\n\n'],
-    ['an event with a name, which some readers drop', 'event: note\ndata: {}\n\ndata: [DONE]\n\n'],
-    ['a name without a value', 'event\ndata: {}\n\ndata: [DONE]\n\n'],
-    ['an error', 'data: {}\n\nevent: error\ndata: {}\n\n'],
-    // openai 5 to 7 and LangChain take the mark away at the beginning of each line, and show its
-    // data.
-    ['a byte order mark before data', 'data: {}\n\n\uFEFFdata: {"a":1}\n\ndata: [DONE]\n\n'],
-    ['a byte order mark at the beginning', '\uFEFFdata: {}\n\ndata: [DONE]\n\n'],
-    ['a line that begins with a space', ' data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
-    [
-      'a comment with what some take for a line break',
-      ': \u2028data: {}\n\ndata: {}\n\ndata: [DONE]\n\n',
-    ],
-    ['a line without a colon', 'data\n\ndata: {}\n\ndata: [DONE]\n\n'],
-    ['two lines of data in one event', 'data: {"a":\ndata: {}}\n\ndata: [DONE]\n\n'],
-    ['bytes that are no UTF-8', Uint8Array.of(0x64, 0xff)],
-  ])('splitEvents refuses a stream with %s', (_, text) => {
-    expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(
-      FormatError,
-    )
-  })
+it('splitEvents leaves the line separators that JSON has in text', () => {
+  expect(split('data: {"a":"\u2028"}\n\ndata: [DONE]\n\n')).toEqual(['{"a":"\u2028"}'])
+})
+
+it.each<[string, string | Uint8Array]>([
+  ['no end', 'data: {}\n\n'],
+  ['something after the end', 'data: {}\n\ndata: [DONE]\n\ndata: {}\n\n'],
+  ['an event with a name, which some readers drop', 'event: note\ndata: {}\n\ndata: [DONE]\n\n'],
+  ['a name without a value', 'event\ndata: {}\n\ndata: [DONE]\n\n'],
+  ['an error', 'data: {}\n\nevent: error\ndata: {}\n\n'],
+  // openai 5 to 7 and LangChain take the mark away at the beginning of each line, and show its
+  // data.
+  ['a byte order mark before data', 'data: {}\n\n\uFEFFdata: {"a":1}\n\ndata: [DONE]\n\n'],
+  ['a byte order mark at the beginning', '\uFEFFdata: {}\n\ndata: [DONE]\n\n'],
+  ['a line that begins with a space', ' data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
+  [
+    'a comment with what some take for a line break',
+    ': \u2028data: {}\n\ndata: {}\n\ndata: [DONE]\n\n',
+  ],
+  ['a line without a colon', 'data\n\ndata: {}\n\ndata: [DONE]\n\n'],
+  ['two lines of data in one event', 'data: {"a":\ndata: {}}\n\ndata: [DONE]\n\n'],
+  ['bytes that are no UTF-8', Uint8Array.of(0x64, 0xff)],
+])('splitEvents refuses a stream with %s', (_, text) => {
+  expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(
+    FormatError,
+  )
 })

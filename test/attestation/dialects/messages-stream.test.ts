@@ -287,62 +287,60 @@ describe('a stream of Messages', () => {
   })
 })
 
-describe('any stream of Messages', () => {
-  const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })
-  const block: fc.Arbitrary<BuiltBlock> = fc.oneof(
-    pieces.map((texts): BuiltBlock => ({ kind: 'text', pieces: texts })),
-    pieces.map((texts): BuiltBlock => ({ kind: 'thinking', pieces: texts, signature: 'c2ln' })),
-    fc.dictionary(fc.string(), fc.string()).map((input): BuiltBlock => {
-      const text = JSON.stringify(input)
-      return { kind: 'tool', id: 'toolu_1', pieces: [text.slice(0, 3), text.slice(3)] }
+const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })
+const block: fc.Arbitrary<BuiltBlock> = fc.oneof(
+  pieces.map((texts): BuiltBlock => ({ kind: 'text', pieces: texts })),
+  pieces.map((texts): BuiltBlock => ({ kind: 'thinking', pieces: texts, signature: 'c2ln' })),
+  fc.dictionary(fc.string(), fc.string()).map((input): BuiltBlock => {
+    const text = JSON.stringify(input)
+    return { kind: 'tool', id: 'toolu_1', pieces: [text.slice(0, 3), text.slice(3)] }
+  }),
+)
+const contents = fc
+  .array(block, { maxLength: 4 })
+  .map((blocks) =>
+    blocks.map((built, at) => ('id' in built ? { ...built, id: `toolu_${at}` } : built)),
+  )
+
+it('any stream is given out as it came, and assembles to its message', () => {
+  fc.assert(
+    fc.property(contents, (blocks) => {
+      const reader = new MessagesReader()
+      const events = messagesStream(blocks)
+      const { given, code } = readAll(reader, events)
+      expect(code).toBeNull()
+      expect(dataOf(given)).toEqual(events.filter((event) => !isPing(event)))
+      expect(reader.response()).toEqual(builtMessage(blocks))
     }),
   )
-  const contents = fc
-    .array(block, { maxLength: 4 })
-    .map((blocks) =>
-      blocks.map((built, at) => ('id' in built ? { ...built, id: `toolu_${at}` } : built)),
-    )
-
-  it('any stream is given out as it came, and assembles to its message', () => {
-    fc.assert(
-      fc.property(contents, (blocks) => {
-        const reader = new MessagesReader()
-        const events = messagesStream(blocks)
-        const { given, code } = readAll(reader, events)
-        expect(code).toBeNull()
-        expect(dataOf(given)).toEqual(events.filter((event) => !isPing(event)))
-        expect(reader.response()).toEqual(builtMessage(blocks))
-      }),
-    )
-  })
-
-  it('any stream is refused or passes as it is, however it was altered', () => {
-    const edits = anyAlterations('drop', 'double', 'swap', 'retype')
-    let accepted = 0
-    fc.assert(
-      fc.property(contents, edits, (blocks, alterations) => {
-        const events = alterations.reduce(alter, messagesStream(blocks))
-        const reader = new MessagesReader()
-        const { given, code } = readAll(reader, events)
-        if (code !== null || !reader.isEnded) return
-        accepted += 1
-        const again = new MessagesReader()
-        expect(readAll(again, dataOf(given)).given).toEqual(given)
-        expect(again.response()).toEqual(reader.response())
-        expect(joinedText(dataOf(given))).toBe(textOf(reader.response()))
-      }),
-      { numRuns: 600 },
-    )
-    expect(accepted).toBeGreaterThan(12)
-  })
-
-  /** What a reader of deltas shows, whichever block they are of. */
-  function joinedText(events: readonly JsonObject[]): string {
-    return events.map(({ delta }) => String((delta as JsonObject | undefined)?.text ?? '')).join('')
-  }
-
-  /** What a reader of the message shows. */
-  function textOf({ content }: JsonObject): string {
-    return (content as readonly JsonObject[]).map(({ text = '' }) => String(text)).join('')
-  }
 })
+
+it('any stream is refused or passes as it is, however it was altered', () => {
+  const edits = anyAlterations('drop', 'double', 'swap', 'retype')
+  let accepted = 0
+  fc.assert(
+    fc.property(contents, edits, (blocks, alterations) => {
+      const events = alterations.reduce(alter, messagesStream(blocks))
+      const reader = new MessagesReader()
+      const { given, code } = readAll(reader, events)
+      if (code !== null || !reader.isEnded) return
+      accepted += 1
+      const again = new MessagesReader()
+      expect(readAll(again, dataOf(given)).given).toEqual(given)
+      expect(again.response()).toEqual(reader.response())
+      expect(joinedText(dataOf(given))).toBe(textOf(reader.response()))
+    }),
+    { numRuns: 600 },
+  )
+  expect(accepted).toBeGreaterThan(12)
+})
+
+/** What a reader of deltas shows, whichever block they are of. */
+function joinedText(events: readonly JsonObject[]): string {
+  return events.map(({ delta }) => String((delta as JsonObject | undefined)?.text ?? '')).join('')
+}
+
+/** What a reader of the message shows. */
+function textOf({ content }: JsonObject): string {
+  return (content as readonly JsonObject[]).map(({ text = '' }) => String(text)).join('')
+}

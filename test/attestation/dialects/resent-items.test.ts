@@ -1,6 +1,6 @@
 import type { BetaContentBlock } from '@anthropic-ai/sdk/resources/beta/messages'
 import type { ResponseOutputItem } from 'openai/resources/responses/responses'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
 import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
 import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
@@ -178,61 +178,59 @@ const hiddenItem = (item: JsonObject) => EVENT_DIALECTS.responses.findHidden({ i
 const hiddenBlock = (block: JsonObject) =>
   EVENT_DIALECTS.messages.findHidden({ messages: [{ role: 'assistant', content: [block] }] })
 
-describe('what an answer holds', () => {
-  it.each(ITEMS)(
-    'an item %s is accepted in an answer, whole and streamed, and sent back',
-    (_, item) => {
-      const { responses } = EVENT_DIALECTS
-      const answer = response(item)
-      expect(responses.readAnswer(answer)).toEqual(answer)
-      const reader = responses.openStream()
-      expect(readAll(reader, eventsOfResponse(answer)).code).toBeNull()
-      expect(reader.response()).toEqual(answer)
-      expect(hiddenItem(item)).toBeNull()
-    },
-  )
+it.each(ITEMS)(
+  'an item %s is accepted in an answer, whole and streamed, and sent back',
+  (_, item) => {
+    const { responses } = EVENT_DIALECTS
+    const answer = response(item)
+    expect(responses.readAnswer(answer)).toEqual(answer)
+    const reader = responses.openStream()
+    expect(readAll(reader, eventsOfResponse(answer)).code).toBeNull()
+    expect(reader.response()).toEqual(answer)
+    expect(hiddenItem(item)).toBeNull()
+  },
+)
 
-  it.each(BLOCKS)('a block %s is accepted in an answer, whole and streamed', (_, block) => {
-    const { messages } = EVENT_DIALECTS
-    const answer = message(block)
-    expect(messages.readAnswer(answer)).toEqual(answer)
-    const reader = messages.openStream()
-    expect(readAll(reader, eventsOfMessage(answer)).code).toBeNull()
-  })
+it.each(BLOCKS)('a block %s is accepted in an answer, whole and streamed', (_, block) => {
+  const { messages } = EVENT_DIALECTS
+  const answer = message(block)
+  expect(messages.readAnswer(answer)).toEqual(answer)
+  const reader = messages.openStream()
+  expect(readAll(reader, eventsOfMessage(answer)).code).toBeNull()
+})
 
-  it.each(BLOCKS)(
-    'a block %s can be sent back, unless it is a file in a container',
-    (type, block) => {
-      const path = hiddenBlock(block)?.path ?? null
-      expect(path).toEqual(type === 'container_upload' ? ['messages', 0, 'content', 0] : null)
-    },
-  )
+it.each(BLOCKS)(
+  'a block %s can be sent back, unless it is a file in a container',
+  (type, block) => {
+    const path = hiddenBlock(block)?.path ?? null
+    expect(path).toEqual(type === 'container_upload' ? ['messages', 0, 'content', 0] : null)
+  },
+)
 
-  // Each of these is in formats.md, What is refused.
-  it.each(
-    Object.entries<JsonObject>({
-      'a generated image without its result': itemOf('image_generation_call', { result: null }),
-      'a screenshot by its id': itemOf('computer_call_output', {
-        output: { type: 'computer_screenshot', file_id: 'f' },
-      }),
-      'a file in the answer of a tool': itemOf('function_call_output', {
-        output: [{ type: 'input_file', file_id: 'f' }],
-      }),
-      'a tool with a container by its id': itemOf('additional_tools', {
-        tools: [{ type: 'code_interpreter', container: container_id }],
-      }),
-      'a shell with a container by its id': itemOf('tool_search_output', {
-        tools: [{ type: 'shell', environment: { type: 'container_reference', container_id } }],
-      }),
-      'a call of a code interpreter without its code': {
-        type: 'code_interpreter_call',
-        id: 'i',
-        container_id,
-      },
-      'a container in an item of another type': { type: 'new_call', id: 'i', container_id },
-      'a reference to an item': { type: 'item_reference', id: 'i' },
+// Each of these is in formats.md, What is refused.
+it.each(
+  Object.entries<JsonObject>({
+    'a generated image without its result': itemOf('image_generation_call', { result: null }),
+    'a screenshot by its id': itemOf('computer_call_output', {
+      output: { type: 'computer_screenshot', file_id: 'f' },
     }),
-  )('an item is refused that is %s', (_, item) => {
-    expect(hiddenItem(item)?.why).toEqual(expect.any(String))
-  })
+    'a file in the answer of a tool': itemOf('function_call_output', {
+      output: [{ type: 'input_file', file_id: 'f' }],
+    }),
+    'a tool with a container by its id': itemOf('additional_tools', {
+      tools: [{ type: 'code_interpreter', container: container_id }],
+    }),
+    'a shell with a container by its id': itemOf('tool_search_output', {
+      tools: [{ type: 'shell', environment: { type: 'container_reference', container_id } }],
+    }),
+    'a call of a code interpreter without its code': {
+      type: 'code_interpreter_call',
+      id: 'i',
+      container_id,
+    },
+    'a container in an item of another type': { type: 'new_call', id: 'i', container_id },
+    'a reference to an item': { type: 'item_reference', id: 'i' },
+  }),
+)('an item is refused that is %s', (_, item) => {
+  expect(hiddenItem(item)?.why).toEqual(expect.any(String))
 })

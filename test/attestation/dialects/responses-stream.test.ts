@@ -416,48 +416,46 @@ describe('a stream of Responses', () => {
   })
 })
 
-describe('any stream of Responses', () => {
-  const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })
-  const item = (id: number): fc.Arbitrary<BuiltItem> =>
-    fc.oneof(
-      pieces.map((texts): BuiltItem => ({ kind: 'message', id: `i_${id}`, pieces: texts })),
-      pieces.map((texts): BuiltItem => ({ kind: 'reasoning', id: `i_${id}`, pieces: texts })),
-      fc.dictionary(fc.string(), fc.string()).map((input): BuiltItem => {
-        const text = JSON.stringify(input)
-        return { kind: 'call', id: `i_${id}`, pieces: [text.slice(0, 3), text.slice(3)] }
-      }),
-    )
-  const streams = fc
-    .tuple(item(0), item(1), item(2))
-    .chain((items) => fc.subarray(items))
-    .map((items) => responsesStream(items))
+const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })
+const item = (id: number): fc.Arbitrary<BuiltItem> =>
+  fc.oneof(
+    pieces.map((texts): BuiltItem => ({ kind: 'message', id: `i_${id}`, pieces: texts })),
+    pieces.map((texts): BuiltItem => ({ kind: 'reasoning', id: `i_${id}`, pieces: texts })),
+    fc.dictionary(fc.string(), fc.string()).map((input): BuiltItem => {
+      const text = JSON.stringify(input)
+      return { kind: 'call', id: `i_${id}`, pieces: [text.slice(0, 3), text.slice(3)] }
+    }),
+  )
+const streams = fc
+  .tuple(item(0), item(1), item(2))
+  .chain((items) => fc.subarray(items))
+  .map((items) => responsesStream(items))
 
-  it('any stream is given out as it came, and read back alike', () => {
-    fc.assert(
-      fc.property(streams, (events) => {
-        const { given, code } = read(events)
-        expect(code).toBeNull()
-        expect(dataOf(given)).toEqual(events)
-      }),
-    )
-  })
+it('any stream is given out as it came, and read back alike', () => {
+  fc.assert(
+    fc.property(streams, (events) => {
+      const { given, code } = read(events)
+      expect(code).toBeNull()
+      expect(dataOf(given)).toEqual(events)
+    }),
+  )
+})
 
-  it('any stream says the same to every reader, however it was altered, or is refused', () => {
-    const alterations = anyAlterations('drop', 'double', 'swap', 'edit', 'retype', 'rename')
-    let accepted = 0
-    fc.assert(
-      fc.property(streams, alterations, (events, edits) => {
-        const altered = edits.reduce(alter, events)
-        const reader = new ResponsesReader()
-        const { given, code } = readAll(reader, altered)
-        if (code !== null || !reader.isEnded) return
-        accepted += 1
-        expect(new Set(responsesReadings(given)).size).toBe(1)
-        // What is given out is settled: it passes as it is.
-        expect(dataOf(read(dataOf(given)).given)).toEqual(dataOf(given))
-      }),
-      { numRuns: 600 },
-    )
-    expect(accepted).toBeGreaterThan(12)
-  })
+it('any stream says the same to every reader, however it was altered, or is refused', () => {
+  const alterations = anyAlterations('drop', 'double', 'swap', 'edit', 'retype', 'rename')
+  let accepted = 0
+  fc.assert(
+    fc.property(streams, alterations, (events, edits) => {
+      const altered = edits.reduce(alter, events)
+      const reader = new ResponsesReader()
+      const { given, code } = readAll(reader, altered)
+      if (code !== null || !reader.isEnded) return
+      accepted += 1
+      expect(new Set(responsesReadings(given)).size).toBe(1)
+      // What is given out is settled: it passes as it is.
+      expect(dataOf(read(dataOf(given)).given)).toEqual(dataOf(given))
+    }),
+    { numRuns: 600 },
+  )
+  expect(accepted).toBeGreaterThan(12)
 })

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   checkComplete,
   parseSectionHeader,
@@ -37,91 +37,87 @@ const parse = (
     version: context.version ?? 4,
   })
 
-describe('parseSectionHeader', () => {
-  it.each([
-    [1, 'kernel'],
-    [2, 'cmdline'],
-    [3, 'ramdisk'],
-    [4, 'signature'],
-    [5, 'metadata'],
-  ])('parseSectionHeader knows type %d as %s', (type, kind) => {
-    expect(parse(header({ type }))).toEqual({ kind, offset: 548, dataBytes: 10 })
-  })
+it.each([
+  [1, 'kernel'],
+  [2, 'cmdline'],
+  [3, 'ramdisk'],
+  [4, 'signature'],
+  [5, 'metadata'],
+])('parseSectionHeader knows type %d as %s', (type, kind) => {
+  expect(parse(header({ type }))).toEqual({ kind, offset: 548, dataBytes: 10 })
+})
 
-  it.each([0, 6, 0x0100, 0xffff])('parseSectionHeader refuses a section of type %d', (type) => {
-    expect(() => parse(header({ type }))).toThrow(refusal('section_type'))
-  })
+it.each([0, 6, 0x0100, 0xffff])('parseSectionHeader refuses a section of type %d', (type) => {
+  expect(() => parse(header({ type }))).toThrow(refusal('section_type'))
+})
 
-  it('parseSectionHeader refuses a section with flags', () => {
-    expect(() => parse(header({ flags: 1 }))).toThrow(refusal('section_flags'))
-  })
+it('parseSectionHeader refuses a section with flags', () => {
+  expect(() => parse(header({ flags: 1 }))).toThrow(refusal('section_flags'))
+})
 
-  it.each([9n, 11n, 10n + (1n << 32n), (1n << 64n) - 1n])(
-    'parseSectionHeader refuses a section of %d bytes where the table says 10',
-    (size) => {
-      expect(() => parse(header({ size }))).toThrow(refusal('section_size_mismatch'))
-    },
+it.each([9n, 11n, 10n + (1n << 32n), (1n << 64n) - 1n])(
+  'parseSectionHeader refuses a section of %d bytes where the table says 10',
+  (size) => {
+    expect(() => parse(header({ size }))).toThrow(refusal('section_size_mismatch'))
+  },
+)
+
+it.each([
+  [5, 3, 'section_not_in_version'],
+  [5, 2, 'section_not_in_version'],
+  [4, 2, 'section_not_in_version'],
+])('parseSectionHeader refuses a section of type %d in version %d', (type, version, code) => {
+  expect(() => parse(header({ type }), { version })).toThrow(refusal(code))
+})
+
+it('parseSectionHeader accepts a signature from version 3 on', () => {
+  expect(parse(header({ type: 4 }), { version: 3 }).kind).toBe('signature')
+})
+
+it.each([
+  [1, 'kernel'],
+  [2, 'cmdline'],
+  [4, 'signature'],
+  [5, 'metadata'],
+] as const)('parseSectionHeader refuses a section of type %d after a %s', (type, kind) => {
+  expect(() => parse(header({ type }), { before: [section(kind)] })).toThrow(
+    refusal('section_repeated'),
   )
+})
 
-  it.each([
-    [5, 3, 'section_not_in_version'],
-    [5, 2, 'section_not_in_version'],
-    [4, 2, 'section_not_in_version'],
-  ])('parseSectionHeader refuses a section of type %d in version %d', (type, version, code) => {
-    expect(() => parse(header({ type }), { version })).toThrow(refusal(code))
-  })
+it('parseSectionHeader accepts any number of ramdisks', () => {
+  expect(
+    parse(header({ type: 3 }), { before: [section('ramdisk'), section('ramdisk')] }).kind,
+  ).toBe('ramdisk')
+})
 
-  it('parseSectionHeader accepts a signature from version 3 on', () => {
-    expect(parse(header({ type: 4 }), { version: 3 }).kind).toBe('signature')
-  })
-
-  it.each([
-    [1, 'kernel'],
-    [2, 'cmdline'],
-    [4, 'signature'],
-    [5, 'metadata'],
-  ] as const)('parseSectionHeader refuses a section of type %d after a %s', (type, kind) => {
-    expect(() => parse(header({ type }), { before: [section(kind)] })).toThrow(
-      refusal('section_repeated'),
+it.each([
+  [4, SECTION_BYTES_MAX.signature],
+  [5, SECTION_BYTES_MAX.metadata],
+])(
+  'parseSectionHeader accepts a section of type %d of %d bytes and refuses one byte more',
+  (type, dataBytes) => {
+    expect(parse(header({ type, size: BigInt(dataBytes) }), { dataBytes }).dataBytes).toBe(
+      dataBytes,
     )
-  })
-
-  it('parseSectionHeader accepts any number of ramdisks', () => {
-    expect(
-      parse(header({ type: 3 }), { before: [section('ramdisk'), section('ramdisk')] }).kind,
-    ).toBe('ramdisk')
-  })
-
-  it.each([
-    [4, SECTION_BYTES_MAX.signature],
-    [5, SECTION_BYTES_MAX.metadata],
-  ])(
-    'parseSectionHeader accepts a section of type %d of %d bytes and refuses one byte more',
-    (type, dataBytes) => {
-      expect(parse(header({ type, size: BigInt(dataBytes) }), { dataBytes }).dataBytes).toBe(
-        dataBytes,
-      )
-      expect(() =>
-        parse(header({ type, size: BigInt(dataBytes + 1) }), { dataBytes: dataBytes + 1 }),
-      ).toThrow(refusal('section_too_large'))
-    },
-  )
-})
-
-describe('checkComplete', () => {
-  it('checkComplete accepts kernel, command line and one ramdisk in any order', () => {
     expect(() =>
-      checkComplete([section('ramdisk'), section('cmdline'), section('kernel')]),
-    ).not.toThrow()
-  })
+      parse(header({ type, size: BigInt(dataBytes + 1) }), { dataBytes: dataBytes + 1 }),
+    ).toThrow(refusal('section_too_large'))
+  },
+)
 
-  it.each(['kernel', 'cmdline', 'ramdisk'] as const)(
-    'checkComplete refuses an image without %s',
-    (missing) => {
-      const kinds = (['kernel', 'cmdline', 'metadata', 'ramdisk'] as const).filter(
-        (kind) => kind !== missing,
-      )
-      expect(() => checkComplete(kinds.map(section))).toThrow(refusal(`missing_${missing}`))
-    },
-  )
+it('checkComplete accepts kernel, command line and one ramdisk in any order', () => {
+  expect(() =>
+    checkComplete([section('ramdisk'), section('cmdline'), section('kernel')]),
+  ).not.toThrow()
 })
+
+it.each(['kernel', 'cmdline', 'ramdisk'] as const)(
+  'checkComplete refuses an image without %s',
+  (missing) => {
+    const kinds = (['kernel', 'cmdline', 'metadata', 'ramdisk'] as const).filter(
+      (kind) => kind !== missing,
+    )
+    expect(() => checkComplete(kinds.map(section))).toThrow(refusal(`missing_${missing}`))
+  },
+)

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { FormatError } from '#attestation/errors.ts'
 import { createBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { isOperatorName } from '#attestation/evidence/bundle-source.ts'
@@ -74,137 +74,133 @@ const CONTROLS: readonly (readonly [string, string])[] = [
   ['a variation selector', '\u2600\ufe0f Sun'],
 ]
 
-describe('the source of a bundle', () => {
-  it.each(VALID)('the parser and the schema take the source %j', (source) => {
-    expect(parseEvidenceBundle(withSource(source))).toEqual(withSource(source))
-    expect(isValid(withSource(source))).toBe(true)
-  })
-
-  it.each(REFUSED)('the parser and the schema refuse a wrong source: %s', (_, source) => {
-    expect(() => parseEvidenceBundle(withSource(source))).toThrow(FormatError)
-    expect(() => parseEvidenceBundle(withSource(source))).toThrow(/expected source/)
-    expect(isValid(withSource(source))).toBe(false)
-  })
-
-  it.each(CONTROLS)('the parser refuses the name of an operator with %s', (_, operator) => {
-    expect(() => parseEvidenceBundle(withSource({ operator }))).toThrow(/source\.operator/)
-  })
-
-  it('bundles before version 3 have no source: the parser and the schema refuse it', () => {
-    const json = { ...second, source: SOURCE }
-    expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
-    expect(isValid(json)).toBe(false)
-  })
-
-  it('createBundle states the source in version 3, and leaves it out of older bundles', () => {
-    const make = ({ record, boot_configuration, transaction, block }: JsonObject) =>
-      createBundle({
-        record: record as JsonObject,
-        bootConfiguration: boot_configuration as JsonObject,
-        transaction: String(transaction),
-        block: block as never,
-        source: SOURCE,
-      })
-    expect(make(plain)).toEqual(withSource(SOURCE))
-    expect(make(second)).toEqual(second)
-  })
-
-  it('a source changes no verdict and no check, whatever it says, and is only reported', async () => {
-    for (const demanded of [policy, { roots: policy.roots ?? [] }]) {
-      const without = await verifyBundle(plain, demanded, { chain })
-      expect(without.source).toBeNull()
-      const sources: readonly JsonObject[] = [
-        SOURCE,
-        { operator: 'AWS' },
-        { releases: 'https://a.example' },
-      ]
-      for (const source of sources)
-        expect(await verifyBundle(withSource(source), demanded, { chain })).toEqual({
-          ...without,
-          source,
-        })
-    }
-  })
-
-  it('judging a bundle calls no address of its source, and the source adds no expectation', async () => {
-    const asked = vi.spyOn(globalThis, 'fetch')
-    const judge = (given: JsonObject) =>
-      judgeBundle(given, {
-        policy: { roots: policy.roots ?? [] },
-        verifier: createAttestationVerifier(),
-        kept: {},
-        askChain: null,
-      })
-    const { report, ...judged } = await judge(withSource(SOURCE))
-    const { report: other, ...same } = await judge(plain)
-    expect(judged).toEqual(same)
-    expect(report).toEqual({ ...other, source: SOURCE })
-    expect(judged).toMatchObject({
-      verdict: 'consistent',
-      open: ['measurements', 'expected configuration'],
-    })
-    expect(asked).not.toHaveBeenCalled()
-    asked.mockRestore()
-  })
+it.each(VALID)('the parser and the schema take the source %j', (source) => {
+  expect(parseEvidenceBundle(withSource(source))).toEqual(withSource(source))
+  expect(isValid(withSource(source))).toBe(true)
 })
 
-describe('what is said of a source', () => {
-  const judgedWith = async (source: JsonObject, demanded = { roots: policy.roots ?? [] }) =>
-    judgeBundle(withSource(source), {
-      policy: demanded,
+it.each(REFUSED)('the parser and the schema refuse a wrong source: %s', (_, source) => {
+  expect(() => parseEvidenceBundle(withSource(source))).toThrow(FormatError)
+  expect(() => parseEvidenceBundle(withSource(source))).toThrow(/expected source/)
+  expect(isValid(withSource(source))).toBe(false)
+})
+
+it.each(CONTROLS)('the parser refuses the name of an operator with %s', (_, operator) => {
+  expect(() => parseEvidenceBundle(withSource({ operator }))).toThrow(/source\.operator/)
+})
+
+it('bundles before version 3 have no source: the parser and the schema refuse it', () => {
+  const json = { ...second, source: SOURCE }
+  expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
+  expect(isValid(json)).toBe(false)
+})
+
+it('createBundle states the source in version 3, and leaves it out of older bundles', () => {
+  const make = ({ record, boot_configuration, transaction, block }: JsonObject) =>
+    createBundle({
+      record: record as JsonObject,
+      bootConfiguration: boot_configuration as JsonObject,
+      transaction: String(transaction),
+      block: block as never,
+      source: SOURCE,
+    })
+  expect(make(plain)).toEqual(withSource(SOURCE))
+  expect(make(second)).toEqual(second)
+})
+
+it('a source changes no verdict and no check, whatever it says, and is only reported', async () => {
+  for (const demanded of [policy, { roots: policy.roots ?? [] }]) {
+    const without = await verifyBundle(plain, demanded, { chain })
+    expect(without.source).toBeNull()
+    const sources: readonly JsonObject[] = [
+      SOURCE,
+      { operator: 'AWS' },
+      { releases: 'https://a.example' },
+    ]
+    for (const source of sources)
+      expect(await verifyBundle(withSource(source), demanded, { chain })).toEqual({
+        ...without,
+        source,
+      })
+  }
+})
+
+it('judging a bundle calls no address of its source, and the source adds no expectation', async () => {
+  const asked = vi.spyOn(globalThis, 'fetch')
+  const judge = (given: JsonObject) =>
+    judgeBundle(given, {
+      policy: { roots: policy.roots ?? [] },
       verifier: createAttestationVerifier(),
       kept: {},
       askChain: null,
     })
+  const { report, ...judged } = await judge(withSource(SOURCE))
+  const { report: other, ...same } = await judge(plain)
+  expect(judged).toEqual(same)
+  expect(report).toEqual({ ...other, source: SOURCE })
+  expect(judged).toMatchObject({
+    verdict: 'consistent',
+    open: ['measurements', 'expected configuration'],
+  })
+  expect(asked).not.toHaveBeenCalled()
+  asked.mockRestore()
+})
 
-  it.each([
-    [
-      SOURCE,
-      'https://gateway.example (“Example Ltd”; releases at https://example.com/releases.json?of=all#newest)',
-    ],
-    [{ gateway: 'https://g.example' }, 'https://g.example'],
-    [{ operator: 'Example Ltd' }, '“Example Ltd”'],
-    [{ releases: 'https://e.example/l' }, 'releases at https://e.example/l'],
-    [
-      { operator: 'Example Ltd', releases: 'https://e.example/l' },
-      '“Example Ltd” (releases at https://e.example/l)',
-    ],
-  ])('the source %j is said in one line', (source, said) => {
-    expect(saySource(source)).toBe(said)
+const judgedWith = async (source: JsonObject, demanded = { roots: policy.roots ?? [] }) =>
+  judgeBundle(withSource(source), {
+    policy: demanded,
+    verifier: createAttestationVerifier(),
+    kept: {},
+    askChain: null,
   })
 
-  it('what controls a terminal is escaped, even in a source that no parser gave', () => {
-    const said = saySource({ gateway: 'https://g.example/\u001b[2J', operator: 'x\u202e\n' })
-    expect(said).toBe('https://g.example/\\u{1b}[2J (“x\\u{202e}\\u{a}”)')
-  })
+it.each([
+  [
+    SOURCE,
+    'https://gateway.example (“Example Ltd”; releases at https://example.com/releases.json?of=all#newest)',
+  ],
+  [{ gateway: 'https://g.example' }, 'https://g.example'],
+  [{ operator: 'Example Ltd' }, '“Example Ltd”'],
+  [{ releases: 'https://e.example/l' }, 'releases at https://e.example/l'],
+  [
+    { operator: 'Example Ltd', releases: 'https://e.example/l' },
+    '“Example Ltd” (releases at https://e.example/l)',
+  ],
+])('the source %j is said in one line', (source, said) => {
+  expect(saySource(source)).toBe(said)
+})
 
-  it.each([
-    [
-      SOURCE,
-      'The bundle names https://gateway.example (“Example Ltd”) as its source, and anyone can write',
-    ],
-    [{ operator: 'Example Ltd' }, 'The bundle names “Example Ltd” as its source'],
-    [
-      { releases: 'https://e.example/l' },
-      'The bundle names the publisher of the releases at https://e.example/l',
-    ],
-  ])('a reader without expectations is told whom to ask by the source %j', async (source, said) => {
-    expect(adviseOnSource(await judgedWith(source))).toContain(said)
-  })
+it('what controls a terminal is escaped, even in a source that no parser gave', () => {
+  const said = saySource({ gateway: 'https://g.example/\u001b[2J', operator: 'x\u202e\n' })
+  expect(said).toBe('https://g.example/\\u{1b}[2J (“x\\u{202e}\\u{a}”)')
+})
 
-  it('the name of an operator cannot end its quotation, and lays out no line', () => {
-    expect(saySource({ operator: 'A”; checked (“B"' })).toBe(
-      '“A\\u{201d}; checked (\\u{201c}B\\u{22}”',
-    )
-    for (const name of [' ', 'A  B', ' A', 'A\u00a0', 'A\u3164', '\u115fA'])
-      expect([name, isOperatorName(name)]).toEqual([name, false])
-    expect(isOperatorName('Größe & Söhne GmbH')).toBe(true)
-  })
+it.each([
+  [
+    SOURCE,
+    'The bundle names https://gateway.example (“Example Ltd”) as its source, and anyone can write',
+  ],
+  [{ operator: 'Example Ltd' }, 'The bundle names “Example Ltd” as its source'],
+  [
+    { releases: 'https://e.example/l' },
+    'The bundle names the publisher of the releases at https://e.example/l',
+  ],
+])('a reader without expectations is told whom to ask by the source %j', async (source, said) => {
+  expect(adviseOnSource(await judgedWith(source))).toContain(said)
+})
 
-  it('the reader is told to ask no one where no expectation is missing, or the bundle has no source', async () => {
-    expect(adviseOnSource(await judgedWith(SOURCE, policy as never))).toBeNull()
-    const judged = await judgedWith(SOURCE)
-    expect(adviseOnSource({ ...judged, report: { ...judged.report, source: null } })).toBeNull()
-    expect(adviseOnSource({ ...judged, verdict: 'invalid' })).toBeNull()
-  })
+it('the name of an operator cannot end its quotation, and lays out no line', () => {
+  expect(saySource({ operator: 'A”; checked (“B"' })).toBe(
+    '“A\\u{201d}; checked (\\u{201c}B\\u{22}”',
+  )
+  for (const name of [' ', 'A  B', ' A', 'A\u00a0', 'A\u3164', '\u115fA'])
+    expect([name, isOperatorName(name)]).toEqual([name, false])
+  expect(isOperatorName('Größe & Söhne GmbH')).toBe(true)
+})
+
+it('the reader is told to ask no one where no expectation is missing, or the bundle has no source', async () => {
+  expect(adviseOnSource(await judgedWith(SOURCE, policy as never))).toBeNull()
+  const judged = await judgedWith(SOURCE)
+  expect(adviseOnSource({ ...judged, report: { ...judged.report, source: null } })).toBeNull()
+  expect(adviseOnSource({ ...judged, verdict: 'invalid' })).toBeNull()
 })

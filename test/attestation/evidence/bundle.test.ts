@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { FormatError } from '#attestation/errors.ts'
 import { createBundle, parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
@@ -42,209 +42,201 @@ const ORIGIN_PLACE: JsonPath = ['record', 'receipt', 'provider', 'origin']
 /** Objects with any members; all other objects have exactly their own. */
 const FREE: readonly RegExp[] = [/^record\.re(quest|sponse)\b/, /^boot_configuration\b/]
 
-describe('parseEvidenceBundle', () => {
-  it.each<[string, Json]>([
-    ['none', []],
-    ['too many', Array.from({ length: 65 }, (_, at) => hashOf(at))],
-    ['no array', hashOf(1)],
-    ['null', null],
-    ['one in upper case', [hashOf(255).replaceAll('f', 'F')]],
-    ['one without prefix', ['ab'.repeat(32)]],
-  ])('the parser and the schema refuse a wrong list reanchored: %s', (_, reanchored) => {
-    const json = withReanchored(reanchored)
-    expect(() => parseEvidenceBundle(json)).toThrow(/record\.reanchored/)
-    expect(isValid(json)).toBe(false)
-  })
-
-  it.each(VALID)(
-    'parseEvidenceBundle gives a bundle as it is, and the schema accepts it: %s',
-    (_, valid) => {
-      expect(parseEvidenceBundle(valid)).toEqual(valid)
-      expect(isValid(valid)).toBe(true)
-    },
-  )
-
-  it('the parser and the schema refuse a missing member, one more member and another type in any place', () => {
-    const places = strictPlaces()
-    expect(places.length).toBeGreaterThan(40)
-    for (const path of places) {
-      if (path.length > 0 && !isItem(path)) expectRefused(removeAt(bundle, path))
-      const value = valueAt(bundle, path)
-      if (isJsonObject(value)) expectRefused(replaceAt(bundle, path, { ...value, added: 1 }))
-      for (const other of [true, -1, 0.5, 'x', '', {}])
-        if (!isAllowed(path, other)) expectRefused(replaceAt(bundle, path, other))
-      // The schema does not see them all.
-      for (const other of [null, 2 ** 53, [], ['0x'], [null]])
-        if (!isAllowed(path, other))
-          expect(() => parseEvidenceBundle(replaceAt(bundle, path, other))).toThrow(FormatError)
-    }
-  })
-
-  it.each(['providers', 'chain_id', 'contract'])(
-    'parseEvidenceBundle names the member of the boot configuration that is missing: %s',
-    (name) => {
-      expect(() => parseEvidenceBundle(removeAt(bundle, ['boot_configuration', name]))).toThrow(
-        new RegExp(`boot_configuration.${name}`),
-      )
-    },
-  )
-
-  it.each<[string, JsonPath, (text: string) => Json]>([
-    ['a signature without 0x', ['record', 'signature'], (text) => text.slice(2)],
-    ['a signature of 64 bytes', ['record', 'signature'], (text) => text.slice(0, -2)],
-    ['a line end after a hash', ['record', 'tx_hash'], (text) => `${text}\n`],
-    ['base64url', ['record', 'attestation'], () => 'AA-_'],
-    ['half a byte of transaction', ['transaction'], (text) => text.slice(0, -1)],
-    ['an empty transaction', ['transaction'], () => '0x'],
-    ['a transaction of 1025 bytes', ['transaction'], () => `0x${'00'.repeat(1025)}`],
-    ['a header of 16 KiB and a byte', ['block', 'header'], () => `0x${'00'.repeat(16_385)}`],
-    ['a proof without nodes', ['block', 'transaction_proof'], () => []],
-    [
-      'a proof of 18 nodes',
-      ['block', 'receipt_proof'],
-      () => Array.from({ length: 18 }, () => '0x00'),
-    ],
-    ['a node that is empty', ['block', 'receipt_proof', 0], () => '0x'],
-    [
-      'a path of 55 hashes',
-      ['record', 'log', 'path'],
-      () => Array.from({ length: 55 }, () => '00'.repeat(32)),
-    ],
-    ['an origin of 309 characters', ORIGIN_PLACE, () => `https://${'h'.repeat(301)}`],
-  ])('parseEvidenceBundle refuses a value in another form: %s', (_, path, change) => {
-    const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
-    expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
-  })
-
-  it('parseEvidenceBundle gives or refuses any JSON, and the schema accepts what it gives', () => {
-    fc.assert(
-      fc.property(fc.oneof(fc.jsonValue(), mutatedAt(bundle, [])), (value) => {
-        try {
-          parseEvidenceBundle(value as Json)
-        } catch (fault) {
-          expect(fault).toBeInstanceOf(FormatError)
-          return
-        }
-        expect(isValid(value as Json)).toBe(true)
-      }),
-      { numRuns: 200 },
-    )
-  })
+it.each<[string, Json]>([
+  ['none', []],
+  ['too many', Array.from({ length: 65 }, (_, at) => hashOf(at))],
+  ['no array', hashOf(1)],
+  ['null', null],
+  ['one in upper case', [hashOf(255).replaceAll('f', 'F')]],
+  ['one without prefix', ['ab'.repeat(32)]],
+])('the parser and the schema refuse a wrong list reanchored: %s', (_, reanchored) => {
+  const json = withReanchored(reanchored)
+  expect(() => parseEvidenceBundle(json)).toThrow(/record\.reanchored/)
+  expect(isValid(json)).toBe(false)
 })
 
-describe('bundle.schema.json', () => {
-  it.each([
-    [16_384, true],
-    [16_385, false],
-    [16_386, false],
-    [17_408, false],
-  ])('the schema and the parser agree about a document of %i bytes', (bytes, isTaken) => {
-    const changed = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(bytes))
-    expect(isValid(changed)).toBe(isTaken)
-    expect(succeeds(() => parseEvidenceBundle(changed))).toBe(isTaken)
-  })
+it.each(VALID)(
+  'parseEvidenceBundle gives a bundle as it is, and the schema accepts it: %s',
+  (_, valid) => {
+    expect(parseEvidenceBundle(valid)).toEqual(valid)
+    expect(isValid(valid)).toBe(true)
+  },
+)
 
-  it.each<[string, JsonPath, (text: string) => Json]>([
-    ['unused bits of base64, one digit', ['record', 'attestation'], () => 'AB=='],
-    ['unused bits of base64, two digits', ['record', 'attestation'], () => 'AAB='],
-    [
-      'a boot configuration with a format',
-      ['boot_configuration'],
-      () => ({ ...BOOT_CONFIGURATION, format: 'x' }),
-    ],
-    ['https without TLS', ['record', 'receipt', 'provider', 'tls'], () => null],
-    ['TLS without https', ORIGIN_PLACE, () => 'http://127.0.0.1'],
-    ['the port that the scheme has', ORIGIN_PLACE, () => 'https://h:443'],
-  ])('the schema and the parser refuse %s', (_, path, change) => {
-    expectRefused(replaceAt(bundle, path, change(String(valueAt(bundle, path)))))
-  })
+it('the parser and the schema refuse a missing member, one more member and another type in any place', () => {
+  const places = strictPlaces()
+  expect(places.length).toBeGreaterThan(40)
+  for (const path of places) {
+    if (path.length > 0 && !isItem(path)) expectRefused(removeAt(bundle, path))
+    const value = valueAt(bundle, path)
+    if (isJsonObject(value)) expectRefused(replaceAt(bundle, path, { ...value, added: 1 }))
+    for (const other of [true, -1, 0.5, 'x', '', {}])
+      if (!isAllowed(path, other)) expectRefused(replaceAt(bundle, path, other))
+    // The schema does not see them all.
+    for (const other of [null, 2 ** 53, [], ['0x'], [null]])
+      if (!isAllowed(path, other))
+        expect(() => parseEvidenceBundle(replaceAt(bundle, path, other))).toThrow(FormatError)
+  }
+})
 
-  it('the schema refuses a line end after any fixed text, even where $ matches before a line end', () => {
-    const texts = strictPlaces().filter(
-      (path) => typeof valueAt(bundle, path) === 'string' && !isText(path, ''),
+it.each(['providers', 'chain_id', 'contract'])(
+  'parseEvidenceBundle names the member of the boot configuration that is missing: %s',
+  (name) => {
+    expect(() => parseEvidenceBundle(removeAt(bundle, ['boot_configuration', name]))).toThrow(
+      new RegExp(`boot_configuration.${name}`),
     )
-    expect(texts.length).toBeGreaterThan(20)
-    for (const path of texts) {
-      const changed = replaceAt(bundle, path, `${valueAt(bundle, path)}\n`)
-      expect([path, isValid(changed, withLooseEnds)]).toEqual([path, false])
-    }
-  })
+  },
+)
+
+it.each<[string, JsonPath, (text: string) => Json]>([
+  ['a signature without 0x', ['record', 'signature'], (text) => text.slice(2)],
+  ['a signature of 64 bytes', ['record', 'signature'], (text) => text.slice(0, -2)],
+  ['a line end after a hash', ['record', 'tx_hash'], (text) => `${text}\n`],
+  ['base64url', ['record', 'attestation'], () => 'AA-_'],
+  ['half a byte of transaction', ['transaction'], (text) => text.slice(0, -1)],
+  ['an empty transaction', ['transaction'], () => '0x'],
+  ['a transaction of 1025 bytes', ['transaction'], () => `0x${'00'.repeat(1025)}`],
+  ['a header of 16 KiB and a byte', ['block', 'header'], () => `0x${'00'.repeat(16_385)}`],
+  ['a proof without nodes', ['block', 'transaction_proof'], () => []],
+  [
+    'a proof of 18 nodes',
+    ['block', 'receipt_proof'],
+    () => Array.from({ length: 18 }, () => '0x00'),
+  ],
+  ['a node that is empty', ['block', 'receipt_proof', 0], () => '0x'],
+  [
+    'a path of 55 hashes',
+    ['record', 'log', 'path'],
+    () => Array.from({ length: 55 }, () => '00'.repeat(32)),
+  ],
+  ['an origin of 309 characters', ORIGIN_PLACE, () => `https://${'h'.repeat(301)}`],
+])('parseEvidenceBundle refuses a value in another form: %s', (_, path, change) => {
+  const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
+  expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
+})
+
+it('parseEvidenceBundle gives or refuses any JSON, and the schema accepts what it gives', () => {
+  fc.assert(
+    fc.property(fc.oneof(fc.jsonValue(), mutatedAt(bundle, [])), (value) => {
+      try {
+        parseEvidenceBundle(value as Json)
+      } catch (fault) {
+        expect(fault).toBeInstanceOf(FormatError)
+        return
+      }
+      expect(isValid(value as Json)).toBe(true)
+    }),
+    { numRuns: 200 },
+  )
+})
+
+it.each([
+  [16_384, true],
+  [16_385, false],
+  [16_386, false],
+  [17_408, false],
+])('the schema and the parser agree about a document of %i bytes', (bytes, isTaken) => {
+  const changed = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(bytes))
+  expect(isValid(changed)).toBe(isTaken)
+  expect(succeeds(() => parseEvidenceBundle(changed))).toBe(isTaken)
+})
+
+it.each<[string, JsonPath, (text: string) => Json]>([
+  ['unused bits of base64, one digit', ['record', 'attestation'], () => 'AB=='],
+  ['unused bits of base64, two digits', ['record', 'attestation'], () => 'AAB='],
+  [
+    'a boot configuration with a format',
+    ['boot_configuration'],
+    () => ({ ...BOOT_CONFIGURATION, format: 'x' }),
+  ],
+  ['https without TLS', ['record', 'receipt', 'provider', 'tls'], () => null],
+  ['TLS without https', ORIGIN_PLACE, () => 'http://127.0.0.1'],
+  ['the port that the scheme has', ORIGIN_PLACE, () => 'https://h:443'],
+])('the schema and the parser refuse %s', (_, path, change) => {
+  expectRefused(replaceAt(bundle, path, change(String(valueAt(bundle, path)))))
+})
+
+it('the schema refuses a line end after any fixed text, even where $ matches before a line end', () => {
+  const texts = strictPlaces().filter(
+    (path) => typeof valueAt(bundle, path) === 'string' && !isText(path, ''),
+  )
+  expect(texts.length).toBeGreaterThan(20)
+  for (const path of texts) {
+    const changed = replaceAt(bundle, path, `${valueAt(bundle, path)}\n`)
+    expect([path, isValid(changed, withLooseEnds)]).toEqual([path, false])
+  }
 })
 
 const second = JSON.parse(JSON.stringify(buildEvidence({ record: { version: 2 } }).bundle))
 
-describe('no_block', () => {
-  it.each<[string, JsonObject]>([
-    ['beside a block', withoutBlock({}, { block: bundle.block as unknown as Json })],
-    ['another reason', withoutBlock({ reason: 'lost' })],
-    ['no reason', withoutBlock({ reason: null })],
-    ['a hash in upper case', withoutBlock({ transaction: `0x${'AB'.repeat(32)}` })],
-    ['one more member', withoutBlock({ number: 7 })],
-    ['null', withoutBlock({}, { no_block: null })],
-    ['in version 2', { ...withoutBlock({}), ...second, block: null }],
-  ])('the parser and the schema refuse a wrong no_block: %s', (_, json) => {
-    expectRefused(json)
-  })
+it.each<[string, JsonObject]>([
+  ['beside a block', withoutBlock({}, { block: bundle.block as unknown as Json })],
+  ['another reason', withoutBlock({ reason: 'lost' })],
+  ['no reason', withoutBlock({ reason: null })],
+  ['a hash in upper case', withoutBlock({ transaction: `0x${'AB'.repeat(32)}` })],
+  ['one more member', withoutBlock({ number: 7 })],
+  ['null', withoutBlock({}, { no_block: null })],
+  ['in version 2', { ...withoutBlock({}), ...second, block: null }],
+])('the parser and the schema refuse a wrong no_block: %s', (_, json) => {
+  expectRefused(json)
+})
 
-  it('the transaction of no_block is one that the record names', () => {
-    const other = withoutBlock({ transaction: hashOf(7) })
-    expect(() => parseEvidenceBundle(other)).toThrow('record.tx_hash, or one of')
-    const again = withReanchored([hashOf(6), hashOf(7)])
-    const named = { ...other, record: { ...(again.record as JsonObject) } }
-    expect(parseEvidenceBundle(named).no_block?.transaction).toBe(hashOf(7))
-  })
+it('the transaction of no_block is one that the record names', () => {
+  const other = withoutBlock({ transaction: hashOf(7) })
+  expect(() => parseEvidenceBundle(other)).toThrow('record.tx_hash, or one of')
+  const again = withReanchored([hashOf(6), hashOf(7)])
+  const named = { ...other, record: { ...(again.record as JsonObject) } }
+  expect(parseEvidenceBundle(named).no_block?.transaction).toBe(hashOf(7))
+})
 
-  it('createBundle leaves no_block out of bundles before version 3', () => {
-    const { record, boot_configuration: bootConfiguration, transaction } = second
-    const block = { reason: 'not_mined', transaction: record.tx_hash } as const
-    const made = createBundle({ record, bootConfiguration, transaction, block })
-    expect(made).toMatchObject({ version: 2, block: null })
-    expect(made).not.toHaveProperty('no_block')
+it('createBundle leaves no_block out of bundles before version 3', () => {
+  const { record, boot_configuration: bootConfiguration, transaction } = second
+  const block = { reason: 'not_mined', transaction: record.tx_hash } as const
+  const made = createBundle({ record, bootConfiguration, transaction, block })
+  expect(made).toMatchObject({ version: 2, block: null })
+  expect(made).not.toHaveProperty('no_block')
+})
+
+const { stored } = buildRecord()
+const parts = {
+  record: stored,
+  bootConfiguration: BOOT_CONFIGURATION,
+  transaction: '0x02',
+  block: null,
+}
+
+it('createBundle takes a served record and leaves out its id and the unset members of the request', () => {
+  const { record } = createBundle(parts)
+  expect(Object.keys(stored)).toContain('id')
+  expect(record).not.toHaveProperty('id')
+  expect(valueAt(stored, ['request', 'stop'])).toBe(null)
+  expect(record).not.toHaveProperty('request.stop')
+  expect(valueAt(record, ['request', 'response_format', 'json_schema', 'schema'])).toBe(null)
+})
+
+it('the bundle of an encrypted call has hashes in place of what only its caller kept', () => {
+  const encrypted = buildRecord({ receipt: { encrypted: true } })
+  const { request: _request, response: _response, id: _id, ...bound } = encrypted.stored
+  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
+  const content = { request: null, response: null, redacted: true, usage }
+  const { record } = createBundle({ ...parts, record: { ...encrypted.stored, ...content } })
+  expect(record).toEqual({
+    ...bound,
+    request_hash: valueAt(encrypted.stored, ['receipt', 'request_hash']),
+    response_hash: valueAt(encrypted.stored, ['receipt', 'response_hash']),
   })
 })
 
-describe('createBundle', () => {
-  const { stored } = buildRecord()
-  const parts = {
-    record: stored,
-    bootConfiguration: BOOT_CONFIGURATION,
-    transaction: '0x02',
-    block: null,
-  }
-
-  it('createBundle takes a served record and leaves out its id and the unset members of the request', () => {
-    const { record } = createBundle(parts)
-    expect(Object.keys(stored)).toContain('id')
-    expect(record).not.toHaveProperty('id')
-    expect(valueAt(stored, ['request', 'stop'])).toBe(null)
-    expect(record).not.toHaveProperty('request.stop')
-    expect(valueAt(record, ['request', 'response_format', 'json_schema', 'schema'])).toBe(null)
-  })
-
-  it('the bundle of an encrypted call has hashes in place of what only its caller kept', () => {
-    const encrypted = buildRecord({ receipt: { encrypted: true } })
-    const { request: _request, response: _response, id: _id, ...bound } = encrypted.stored
-    const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
-    const content = { request: null, response: null, redacted: true, usage }
-    const { record } = createBundle({ ...parts, record: { ...encrypted.stored, ...content } })
-    expect(record).toEqual({
-      ...bound,
-      request_hash: valueAt(encrypted.stored, ['receipt', 'request_hash']),
-      response_hash: valueAt(encrypted.stored, ['receipt', 'response_hash']),
-    })
-  })
-
-  it('createBundle refuses what is no record, no transaction or no boot configuration', () => {
-    for (const changed of [
-      { record: {} },
-      { record: { ...stored, request: null, response: null } },
-      { record: { ...stored, request: 7 } },
-      { record: { ...stored, note: 'x' } },
-      { transaction: '02' },
-      { bootConfiguration: {} },
-    ])
-      expect(() => createBundle({ ...parts, ...changed })).toThrow(FormatError)
-  })
+it('createBundle refuses what is no record, no transaction or no boot configuration', () => {
+  for (const changed of [
+    { record: {} },
+    { record: { ...stored, request: null, response: null } },
+    { record: { ...stored, request: 7 } },
+    { record: { ...stored, note: 'x' } },
+    { transaction: '02' },
+    { bootConfiguration: {} },
+  ])
+    expect(() => createBundle({ ...parts, ...changed })).toThrow(FormatError)
 })
 
 /** The schema as Python reads it, where $ matches before a line end too. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeBase64, encodeBase64 } from '#attestation/bytes.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
@@ -10,55 +10,53 @@ import { detailOf, failedOf } from './read-report.ts'
 
 const { bundle, policy } = buildEvidence()
 
-describe('verifyBundle on evidence of other enclaves', () => {
-  const forgedChain = buildChain({ level: 0, parts: { sign: () => new Uint8Array(8) } })
+const forgedChain = buildChain({ level: 0, parts: { sign: () => new Uint8Array(8) } })
 
-  it.each<[string, string, string]>([
-    [
-      'without a signature',
-      forgedDocument({ signature: new Uint8Array(96) }),
-      'signature_out_of_range: ',
-    ],
-    ['of another root', forgedDocument({ chain: forgedChain }), 'root_untrusted: '],
-    ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
-    ['that is malformed', 'AAAA', ''],
-  ])(
-    'verifyBundle compares no measurements and no times of a document %s and says why',
-    async (_, attestation, reason) => {
-      const report = await verifyBundle(buildEvidence({ stored: { attestation } }).bundle, policy)
-      const names = ['attestation time', 'measurements'] as const
-      for (const name of names)
-        expect(report.checks).toContainEqual({
-          name,
-          outcome: 'not checked',
-          detail: expect.stringContaining(`the document is not valid: ${reason}`),
-        })
-      expect(report).toMatchObject({ verdict: 'invalid', open: names, facts: null })
-    },
+it.each<[string, string, string]>([
+  [
+    'without a signature',
+    forgedDocument({ signature: new Uint8Array(96) }),
+    'signature_out_of_range: ',
+  ],
+  ['of another root', forgedDocument({ chain: forgedChain }), 'root_untrusted: '],
+  ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
+  ['that is malformed', 'AAAA', ''],
+])(
+  'verifyBundle compares no measurements and no times of a document %s and says why',
+  async (_, attestation, reason) => {
+    const report = await verifyBundle(buildEvidence({ stored: { attestation } }).bundle, policy)
+    const names = ['attestation time', 'measurements'] as const
+    for (const name of names)
+      expect(report.checks).toContainEqual({
+        name,
+        outcome: 'not checked',
+        detail: expect.stringContaining(`the document is not valid: ${reason}`),
+      })
+    expect(report).toMatchObject({ verdict: 'invalid', open: names, facts: null })
+  },
+)
+
+it('a report without expected measurements says that none were given, even for an invalid document', async () => {
+  const { measurements: _, ...rest } = policy
+  const { bundle: forged } = buildEvidence({ stored: { attestation: 'AAAA' } })
+  expect(detailOf(await verifyBundle(forged, rest), 'measurements')).toBe(
+    'no expected measurements were given',
   )
+})
 
-  it('a report without expected measurements says that none were given, even for an invalid document', async () => {
-    const { measurements: _, ...rest } = policy
-    const { bundle: forged } = buildEvidence({ stored: { attestation: 'AAAA' } })
-    expect(detailOf(await verifyBundle(forged, rest), 'measurements')).toBe(
-      'no expected measurements were given',
-    )
-  })
-
-  it('a document with a revoked certificate fails', async () => {
-    const { facts: none } = await verifyBundle(bundle, policy)
-    expect(none).not.toBeNull()
-    const verifier = createAttestationVerifier()
-    const { certificates } = await verifier.verify(
-      decodeBase64(bundle.record.attestation),
-      { measurements: 'any', mode: 'historical', roots: policy.roots ?? [] },
-      new Date(0),
-    )
-    const revoked = certificates
-      .slice(-1)
-      .map(({ issuerEncoding, serial }) => ({ issuer: issuerEncoding, serial }))
-    expect(await failedOf(bundle, { ...policy, revoked })).toEqual(['attestation document'])
-  })
+it('a document with a revoked certificate fails', async () => {
+  const { facts: none } = await verifyBundle(bundle, policy)
+  expect(none).not.toBeNull()
+  const verifier = createAttestationVerifier()
+  const { certificates } = await verifier.verify(
+    decodeBase64(bundle.record.attestation),
+    { measurements: 'any', mode: 'historical', roots: policy.roots ?? [] },
+    new Date(0),
+  )
+  const revoked = certificates
+    .slice(-1)
+    .map(({ issuerEncoding, serial }) => ({ issuer: issuerEncoding, serial }))
+  expect(await failedOf(bundle, { ...policy, revoked })).toEqual(['attestation document'])
 })
 
 /** Right in all else than `forged`. */

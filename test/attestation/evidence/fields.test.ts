@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { Wallet } from 'ethers'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
@@ -82,63 +82,59 @@ const FIELDS: readonly Row[] = [
   ['block.receipt_proof.*', flip, ['anchor outcome']],
 ]
 
-describe('verifyBundle on a bundle with one field altered', () => {
-  it('the bundle as it was made passes every check', async () => {
-    const report = await verifyBundle(bundle, policy, { chain })
-    expect(report.checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
-    expect(report).toMatchObject({ verdict: 'verified', open: [], redacted: [] })
-  })
+it('the bundle as it was made passes every check', async () => {
+  const report = await verifyBundle(bundle, policy, { chain })
+  expect(report.checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
+  expect(report).toMatchObject({ verdict: 'verified', open: [], redacted: [] })
+})
 
-  it.each(FIELDS)(
-    'a bundle with the field %s altered fails at exactly the checks in the table',
-    async (field, change, failed) => {
-      expect(placesOf(field)).not.toEqual([])
-      for (const path of placesOf(field)) {
-        // Of the providers, the first is the receipt's.
-        const isOtherProvider = path[1] === 'providers' && path[2] !== 0
-        const altered = replaceAt(bundle, path, change(valueAt(bundle, path)))
-        const report = await verifyBundle(altered, policy, { chain })
-        const names = report.checks
-          .filter(({ outcome }) => outcome === 'failed')
-          .map(({ name }) => name)
-        expect(names).toEqual(
-          isOtherProvider ? failed.filter((name) => name !== 'provider') : failed,
-        )
-        expect(report).toMatchObject({ verdict: 'invalid', facts: null })
-      }
-    },
+it.each(FIELDS)(
+  'a bundle with the field %s altered fails at exactly the checks in the table',
+  async (field, change, failed) => {
+    expect(placesOf(field)).not.toEqual([])
+    for (const path of placesOf(field)) {
+      // Of the providers, the first is the receipt's.
+      const isOtherProvider = path[1] === 'providers' && path[2] !== 0
+      const altered = replaceAt(bundle, path, change(valueAt(bundle, path)))
+      const report = await verifyBundle(altered, policy, { chain })
+      const names = report.checks
+        .filter(({ outcome }) => outcome === 'failed')
+        .map(({ name }) => name)
+      expect(names).toEqual(isOtherProvider ? failed.filter((name) => name !== 'provider') : failed)
+      expect(report).toMatchObject({ verdict: 'invalid', facts: null })
+    }
+  },
+)
+
+it('the table of fields has every member of the bundle and of the published schema', () => {
+  const covered = new Set(FIELDS.map(([field]) => field))
+  const members = placesIn(bundle)
+    .filter((path) => !isContainer(valueAt(bundle, path)))
+    .map(fieldOf)
+  expect(members.filter((field) => !covered.has(field))).toEqual([])
+  // What stands in place of what was left out is tried in redact-bundle.test.ts, what a lost
+  // anchor adds in anchor-checks.test.ts. What is stated of an erasure nothing binds.
+  const erased = ['at', 'by', 'reason'].map((member) => `record.erased.${member}`)
+  const elsewhere = [
+    // Without members: any is refused.
+    'record.receipt.headers',
+    'record.request_hash',
+    'record.response_hash',
+    'record.reanchored.*',
+    ...erased,
+    // In a bundle without block, which nothing binds: bundle.test.ts.
+    'no_block.reason',
+    'no_block.transaction',
+    // Which nothing binds either: bundle-source.test.ts.
+    'source.gateway',
+    'source.operator',
+    'source.releases',
+    // Which is tied to the receipt: provider-evidence.test.ts.
+    'provider_evidence',
+  ]
+  expect([...new Set(schemaFields())].filter((field) => !covered.has(field)).toSorted()).toEqual(
+    elsewhere.toSorted(),
   )
-
-  it('the table of fields has every member of the bundle and of the published schema', () => {
-    const covered = new Set(FIELDS.map(([field]) => field))
-    const members = placesIn(bundle)
-      .filter((path) => !isContainer(valueAt(bundle, path)))
-      .map(fieldOf)
-    expect(members.filter((field) => !covered.has(field))).toEqual([])
-    // What stands in place of what was left out is tried in redact-bundle.test.ts, what a lost
-    // anchor adds in anchor-checks.test.ts. What is stated of an erasure nothing binds.
-    const erased = ['at', 'by', 'reason'].map((member) => `record.erased.${member}`)
-    const elsewhere = [
-      // Without members: any is refused.
-      'record.receipt.headers',
-      'record.request_hash',
-      'record.response_hash',
-      'record.reanchored.*',
-      ...erased,
-      // In a bundle without block, which nothing binds: bundle.test.ts.
-      'no_block.reason',
-      'no_block.transaction',
-      // Which nothing binds either: bundle-source.test.ts.
-      'source.gateway',
-      'source.operator',
-      'source.releases',
-      // Which is tied to the receipt: provider-evidence.test.ts.
-      'provider_evidence',
-    ]
-    expect([...new Set(schemaFields())].filter((field) => !covered.has(field)).toSorted()).toEqual(
-      elsewhere.toSorted(),
-    )
-  })
 })
 
 /** All places of the bundle that a row is about. */

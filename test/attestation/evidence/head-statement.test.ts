@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeHex } from '#attestation/bytes.ts'
 import { headAttestationUserData } from '#attestation/evidence/head-attestation.ts'
 import { BOOT_CONFIGURATION, digestOf } from './build-evidence.ts'
@@ -11,29 +11,27 @@ const statement = {
   root: decodeHex('5a'.repeat(32)),
 }
 
-describe('headAttestationUserData', () => {
-  it('headAttestationUserData gives the value that was computed by hand', () => {
-    const userData = headAttestationUserData({
-      configuration: new Uint8Array(32).fill(0xc0),
-      notary: `0x${'ab'.repeat(20)}`,
-      size: 17,
-      root: new Uint8Array(32).fill(0x0f),
-    })
-    expect(Buffer.from(userData).toString('hex')).toBe(BY_HAND)
+it('headAttestationUserData gives the value that was computed by hand', () => {
+  const userData = headAttestationUserData({
+    configuration: new Uint8Array(32).fill(0xc0),
+    notary: `0x${'ab'.repeat(20)}`,
+    size: 17,
+    root: new Uint8Array(32).fill(0x0f),
   })
+  expect(Buffer.from(userData).toString('hex')).toBe(BY_HAND)
+})
 
-  it.each([
-    ['a configuration of 31 bytes', { configuration: new Uint8Array(31) }],
-    ['a root of 33 bytes', { root: new Uint8Array(33) }],
-    ['an address in upper case', { notary: `0x${'AB'.repeat(20)}` }],
-    ['a size below 0', { size: -1 }],
-    ['a size that is not whole', { size: 0.5 }],
-    ['a size over 2^53-1', { size: 2 ** 53 }],
-  ])('headAttestationUserData refuses a malformed value: %s', (_, changed) => {
-    expect(() => headAttestationUserData({ ...statement, ...changed })).toThrow(
-      expect.objectContaining({ code: 'invalid_head_statement' }),
-    )
-  })
+it.each([
+  ['a configuration of 31 bytes', { configuration: new Uint8Array(31) }],
+  ['a root of 33 bytes', { root: new Uint8Array(33) }],
+  ['an address in upper case', { notary: `0x${'AB'.repeat(20)}` }],
+  ['a size below 0', { size: -1 }],
+  ['a size that is not whole', { size: 0.5 }],
+  ['a size over 2^53-1', { size: 2 ** 53 }],
+])('headAttestationUserData refuses a malformed value: %s', (_, changed) => {
+  expect(() => headAttestationUserData({ ...statement, ...changed })).toThrow(
+    expect.objectContaining({ code: 'invalid_head_statement' }),
+  )
 })
 
 // printf '%s' '{"boot_configuration":"c0…","format":…}' | sha256sum, over the text that README.md

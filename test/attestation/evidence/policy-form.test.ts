@@ -147,17 +147,15 @@ describe.each(Object.entries(untyped))('%s', (_, verify) => {
   })
 })
 
-describe('verifyBundle', () => {
-  it('verifyBundle refuses the policy before it looks at the bundle', async () => {
-    await expect(verifyBundle(null, { roots: [] })).rejects.toThrow(PolicyError)
-  })
+it('verifyBundle refuses the policy before it looks at the bundle', async () => {
+  await expect(verifyBundle(null, { roots: [] })).rejects.toThrow(PolicyError)
+})
 
-  it('verifyBundle takes what a chain says in either case', async () => {
-    const blockHash = `0x${String(chain.blockHash).slice(2).toUpperCase()}`
-    const report = await verifyBundle(bundle, policy, { chain: { ...chain, blockHash } })
-    expect(report).toMatchObject({
-      verdict: 'verified',
-      facts: { anchoredIn: { hash: chain.blockHash } },
-    })
+it('verifyBundle takes what a chain says in either case', async () => {
+  const blockHash = `0x${String(chain.blockHash).slice(2).toUpperCase()}`
+  const report = await verifyBundle(bundle, policy, { chain: { ...chain, blockHash } })
+  expect(report).toMatchObject({
+    verdict: 'verified',
+    facts: { anchoredIn: { hash: chain.blockHash } },
   })
 })

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { createBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
@@ -27,185 +27,179 @@ const jsonOf = (value: object): JsonObject => JSON.parse(JSON.stringify(value))
 const judge = (bundle: object, policy: BundlePolicy = whole.policy) =>
   verifyBundle(jsonOf(bundle), policy, { chain: whole.chain })
 
-describe('a bundle with evidence of its provider', () => {
-  it.each(['tinfoil v3 TDX', 'tinfoil v3 SNP', 'dstack', 'aci', 'nitro'] as const)(
-    'evidence of %s is verified under its policy, and states the key of the receipt',
-    async (kind) => {
-      const { bundle, policy, chain } = buildAttested(kind)
-      const report = await verifyBundle(jsonOf(bundle), policy, { chain })
-      expect(report.verdict).toBe('verified')
-      expect(namesOf(report, 'passed')).toEqual(
-        expect.arrayContaining(["provider's key", 'provider attested']),
-      )
-      expect(detailOf(report, "provider's key")).toContain(TLS_KEY)
-      expect(detailOf(report, 'provider attested')).toContain('for development')
-      expect(report.facts?.providerEvidence).toMatchObject({
-        isAccepted: true,
-        origin: 'https://provider.example',
-        hasReplacedRoots: true,
-      })
-      expect(report.providerChecks.length).toBeGreaterThanOrEqual(12)
-    },
-  )
-
-  it('the weights of the model that answered are shown with their root hash', async () => {
-    const { facts } = await judge(whole.bundle)
-    expect(facts?.providerEvidence?.weights).toMatchObject({
-      weights: 'hardware_proven',
-      measured: { name: PROVEN_MODEL, source: 'example/model-31B@fb9ae262', rootHash: ROOT_HASH },
-    })
-  })
-
-  it('a session passes the policy on to its calls', async () => {
-    const session = {
-      format: 'affidavit-session-bundle',
-      version: 1,
-      id: 'ab'.repeat(16),
-      calls: [jsonOf(whole.bundle)],
-    }
-    const { calls } = await verifySession(session, whole.policy)
-    const [call] = calls
-    expect(call && namesOf(call.report, 'passed')).toContain('provider attested')
-    expect(call?.report.facts?.providerEvidence?.isAccepted).toBe(true)
-  })
-})
-
-describe('evidence of a provider that is not evidence of the call', () => {
-  const OTHER = otherLastDigit('https://provider.example')
-  const otherKey = otherLastDigit(TLS_KEY)
-  const bound = (answer: { items: { data: string }[] }) => {
-    const [tls] = answer.items
-    if (tls) tls.data = otherKey
-  }
-  const refused = [
-    [
-      'evidence of another TLS key',
-      withProvider(whole.bundle, buildProvider('tinfoil v3 TDX', { bound }).bytes),
-      "provider's key",
-      `provider_key: expected evidence of ${TLS_KEY}, got ${otherKey}`,
-    ],
-    [
-      'evidence of another origin',
-      withProvider(
-        whole.bundle,
-        buildProvider('tinfoil v3 TDX', { evidence: { origin: OTHER, responses: [] } }).bytes,
-      ),
-      "provider's key",
-      'provider_origin: expected evidence of https://provider.example, got https://provider.exampl1',
-    ],
-    [
-      'evidence of another kind of provider',
-      withProvider(whole.bundle, buildProvider('dstack').bytes),
-      'provider attested',
-      'provider_kind: provider, failed: expected evidence of kind tinfoil, got dstack',
-    ],
-    [
-      'evidence that is older than the policy accepts',
-      withProvider(
-        whole.bundle,
-        buildProvider('tinfoil v3 TDX', {
-          evidence: { fetchedAtMs: MADE_AT.getTime() - 25 * HOUR_MS },
-        }).bytes,
-      ),
-      'provider attested',
-      'evidence_too_old: age, failed: expected evidence of the last 24 hours',
-    ],
-    [
-      'evidence from after the call',
-      withProvider(
-        whole.bundle,
-        buildProvider('tinfoil v3 TDX', {
-          evidence: { fetchedAtMs: MADE_AT.getTime() + HOUR_MS },
-        }).bytes,
-      ),
-      'provider attested',
-      'evidence_from_future: age, failed: expected evidence from before the judged time',
-    ],
-    [
-      'bytes that are no evidence',
-      withProvider(whole.bundle, encodeUtf8('{}')),
-      "provider's key",
-      'evidence_malformed: expected',
-    ],
-  ] as const
-
-  it.each(refused)('a bundle with %s fails by name', async (_, bundle, name, detail) => {
-    const report = await judge(bundle)
-    expect(report).toMatchObject({ verdict: 'invalid', facts: null })
-    expect(namesOf(report, 'failed')).toContain(name)
-    expect(detailOf(report, name)).toContain(detail)
-    const others = namesOf(report, 'failed').filter(
-      (failed) => failed !== "provider's key" && failed !== 'provider attested',
+it.each(['tinfoil v3 TDX', 'tinfoil v3 SNP', 'dstack', 'aci', 'nitro'] as const)(
+  'evidence of %s is verified under its policy, and states the key of the receipt',
+  async (kind) => {
+    const { bundle, policy, chain } = buildAttested(kind)
+    const report = await verifyBundle(jsonOf(bundle), policy, { chain })
+    expect(report.verdict).toBe('verified')
+    expect(namesOf(report, 'passed')).toEqual(
+      expect.arrayContaining(["provider's key", 'provider attested']),
     )
-    expect(others).toEqual([])
-    expect(report.providerChecks.length).toBeGreaterThan(0)
-  })
-
-  it('a receipt that names a time beyond all dates fails, and throws nothing', async () => {
-    const { bundle, policy } = buildAttested(undefined, undefined, {
-      record: {
-        receipt: { provider: providerWith(TLS_KEY), finished_at: Number.MAX_SAFE_INTEGER },
-      },
-      isMined: false,
+    expect(detailOf(report, "provider's key")).toContain(TLS_KEY)
+    expect(detailOf(report, 'provider attested')).toContain('for development')
+    expect(report.facts?.providerEvidence).toMatchObject({
+      isAccepted: true,
+      origin: 'https://provider.example',
+      hasReplacedRoots: true,
     })
-    const report = await verifyBundle(jsonOf(bundle), policy)
-    expect(detailOf(report, 'provider attested')).toContain('evidence_too_old')
+    expect(report.providerChecks.length).toBeGreaterThanOrEqual(12)
+  },
+)
+
+it('the weights of the model that answered are shown with their root hash', async () => {
+  const { facts } = await judge(whole.bundle)
+  expect(facts?.providerEvidence?.weights).toMatchObject({
+    weights: 'hardware_proven',
+    measured: { name: PROVEN_MODEL, source: 'example/model-31B@fb9ae262', rootHash: ROOT_HASH },
   })
 })
 
-describe('the member provider_evidence', () => {
-  const withMember = (provider_evidence: Json): JsonObject => ({
-    ...jsonOf(whole.bundle),
-    provider_evidence,
-  })
-  const LIMIT = 4 * 1024 * 1024
-  const large = (bytes: number) => Buffer.alloc(bytes).toString('base64')
+it('a session passes the policy on to its calls', async () => {
+  const session = {
+    format: 'affidavit-session-bundle',
+    version: 1,
+    id: 'ab'.repeat(16),
+    calls: [jsonOf(whole.bundle)],
+  }
+  const { calls } = await verifySession(session, whole.policy)
+  const [call] = calls
+  expect(call && namesOf(call.report, 'passed')).toContain('provider attested')
+  expect(call?.report.facts?.providerEvidence?.isAccepted).toBe(true)
+})
 
-  it.each([
-    ['one byte', 'AA=='],
-    ['4 MiB', large(LIMIT)],
-  ])('the parser and the schema take %s', (_, text) => {
-    expect(parseEvidenceBundle(withMember(text)).provider_evidence).toBe(text)
-    expect(isValid(withMember(text))).toBe(true)
-  })
+const OTHER = otherLastDigit('https://provider.example')
+const otherKey = otherLastDigit(TLS_KEY)
+const bound = (answer: { items: { data: string }[] }) => {
+  const [tls] = answer.items
+  if (tls) tls.data = otherKey
+}
+const refused = [
+  [
+    'evidence of another TLS key',
+    withProvider(whole.bundle, buildProvider('tinfoil v3 TDX', { bound }).bytes),
+    "provider's key",
+    `provider_key: expected evidence of ${TLS_KEY}, got ${otherKey}`,
+  ],
+  [
+    'evidence of another origin',
+    withProvider(
+      whole.bundle,
+      buildProvider('tinfoil v3 TDX', { evidence: { origin: OTHER, responses: [] } }).bytes,
+    ),
+    "provider's key",
+    'provider_origin: expected evidence of https://provider.example, got https://provider.exampl1',
+  ],
+  [
+    'evidence of another kind of provider',
+    withProvider(whole.bundle, buildProvider('dstack').bytes),
+    'provider attested',
+    'provider_kind: provider, failed: expected evidence of kind tinfoil, got dstack',
+  ],
+  [
+    'evidence that is older than the policy accepts',
+    withProvider(
+      whole.bundle,
+      buildProvider('tinfoil v3 TDX', {
+        evidence: { fetchedAtMs: MADE_AT.getTime() - 25 * HOUR_MS },
+      }).bytes,
+    ),
+    'provider attested',
+    'evidence_too_old: age, failed: expected evidence of the last 24 hours',
+  ],
+  [
+    'evidence from after the call',
+    withProvider(
+      whole.bundle,
+      buildProvider('tinfoil v3 TDX', {
+        evidence: { fetchedAtMs: MADE_AT.getTime() + HOUR_MS },
+      }).bytes,
+    ),
+    'provider attested',
+    'evidence_from_future: age, failed: expected evidence from before the judged time',
+  ],
+  [
+    'bytes that are no evidence',
+    withProvider(whole.bundle, encodeUtf8('{}')),
+    "provider's key",
+    'evidence_malformed: expected',
+  ],
+] as const
 
-  it.each([
-    ['null', null],
-    ['an object', {}],
-    ['an empty text', ''],
-    ['a line break', 'AA==\n'],
-    ['the URL alphabet', '__8='],
-    ['more than 4 MiB', large(LIMIT + 1)],
-  ])('the parser and the schema refuse %s', (_, value) => {
-    expect(() => parseEvidenceBundle(withMember(value))).toThrow(FormatError)
-    expect(() => parseEvidenceBundle(withMember(value))).toThrow(/provider_evidence/)
-    expect(isValid(withMember(value))).toBe(false)
-  })
+it.each(refused)('a bundle with %s fails by name', async (_, bundle, name, detail) => {
+  const report = await judge(bundle)
+  expect(report).toMatchObject({ verdict: 'invalid', facts: null })
+  expect(namesOf(report, 'failed')).toContain(name)
+  expect(detailOf(report, name)).toContain(detail)
+  const others = namesOf(report, 'failed').filter(
+    (failed) => failed !== "provider's key" && failed !== 'provider attested',
+  )
+  expect(others).toEqual([])
+  expect(report.providerChecks.length).toBeGreaterThan(0)
+})
 
-  it.each([
-    ['base64 without its padding', 'AA'],
-    ['unused bits', 'AB=='],
-  ])('the parser refuses %s, which the schema does not see', (_, text) => {
-    expect(() => parseEvidenceBundle(withMember(text))).toThrow(/provider_evidence/)
+it('a receipt that names a time beyond all dates fails, and throws nothing', async () => {
+  const { bundle, policy } = buildAttested(undefined, undefined, {
+    record: {
+      receipt: { provider: providerWith(TLS_KEY), finished_at: Number.MAX_SAFE_INTEGER },
+    },
+    isMined: false,
   })
+  const report = await verifyBundle(jsonOf(bundle), policy)
+  expect(detailOf(report, 'provider attested')).toContain('evidence_too_old')
+})
 
-  it.each([1, 2] as const)('a bundle of version %i has no such member', (version) => {
+const withMember = (provider_evidence: Json): JsonObject => ({
+  ...jsonOf(whole.bundle),
+  provider_evidence,
+})
+const LIMIT = 4 * 1024 * 1024
+const large = (bytes: number) => Buffer.alloc(bytes).toString('base64')
+
+it.each([
+  ['one byte', 'AA=='],
+  ['4 MiB', large(LIMIT)],
+])('the parser and the schema take %s', (_, text) => {
+  expect(parseEvidenceBundle(withMember(text)).provider_evidence).toBe(text)
+  expect(isValid(withMember(text))).toBe(true)
+})
+
+it.each([
+  ['null', null],
+  ['an object', {}],
+  ['an empty text', ''],
+  ['a line break', 'AA==\n'],
+  ['the URL alphabet', '__8='],
+  ['more than 4 MiB', large(LIMIT + 1)],
+])('the parser and the schema refuse %s', (_, value) => {
+  expect(() => parseEvidenceBundle(withMember(value))).toThrow(FormatError)
+  expect(() => parseEvidenceBundle(withMember(value))).toThrow(/provider_evidence/)
+  expect(isValid(withMember(value))).toBe(false)
+})
+
+it.each([
+  ['base64 without its padding', 'AA'],
+  ['unused bits', 'AB=='],
+])('the parser refuses %s, which the schema does not see', (_, text) => {
+  expect(() => parseEvidenceBundle(withMember(text))).toThrow(/provider_evidence/)
+})
+
+it.each([1, 2] as const)('a bundle of version %i has no such member', (version) => {
+  const { bundle } = buildEvidence({ record: { version } })
+  const json = { ...jsonOf(bundle), provider_evidence: 'AA==' }
+  expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
+  expect(isValid(json)).toBe(false)
+})
+
+it('createBundle adds the bytes in version 3, and leaves them out of older bundles', () => {
+  for (const version of [2, 3] as const) {
     const { bundle } = buildEvidence({ record: { version } })
-    const json = { ...jsonOf(bundle), provider_evidence: 'AA==' }
-    expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
-    expect(isValid(json)).toBe(false)
-  })
-
-  it('createBundle adds the bytes in version 3, and leaves them out of older bundles', () => {
-    for (const version of [2, 3] as const) {
-      const { bundle } = buildEvidence({ record: { version } })
-      const { record, boot_configuration: bootConfiguration, transaction, block } = bundle
-      const parts = { record: jsonOf(record), bootConfiguration, transaction, block }
-      const providerEvidence = encodeUtf8('evidence')
-      const made = createBundle({ ...parts, providerEvidence })
-      expect(made.provider_evidence).toBe(version === 3 ? 'ZXZpZGVuY2U=' : undefined)
-      expect(createBundle({ ...parts, providerEvidence: null })).toEqual(bundle)
-      expect(createBundle(parts)).toEqual(bundle)
-    }
-  })
+    const { record, boot_configuration: bootConfiguration, transaction, block } = bundle
+    const parts = { record: jsonOf(record), bootConfiguration, transaction, block }
+    const providerEvidence = encodeUtf8('evidence')
+    const made = createBundle({ ...parts, providerEvidence })
+    expect(made.provider_evidence).toBe(version === 3 ? 'ZXZpZGVuY2U=' : undefined)
+    expect(createBundle({ ...parts, providerEvidence: null })).toEqual(bundle)
+    expect(createBundle(parts)).toEqual(bundle)
+  }
 })

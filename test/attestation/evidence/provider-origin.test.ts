@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { FormatError } from '#attestation/errors.ts'
 import { parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { parseOrigin } from '#enclave/providers/parse-table.ts'
@@ -45,53 +45,48 @@ const RIGHT_ORIGINS = [
 /** Hosts of any printable text; most are not valid. */
 const HOST = fc.string({ minLength: 1, maxLength: 6 })
 
-describe('the origin of the provider in a bundle', () => {
-  it.each(WRONG_ORIGINS)(
-    'the origin %j, which no enclave has, is refused in a bundle',
-    (origin) => {
-      const changed = replaceAt(bundle, ORIGIN_PLACE, origin)
-      expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
-      expect(isValid(changed)).toBe(false)
-      expect(succeeds(() => parseOrigin(origin))).toBe(false)
-    },
-  )
+it.each(WRONG_ORIGINS)('the origin %j, which no enclave has, is refused in a bundle', (origin) => {
+  const changed = replaceAt(bundle, ORIGIN_PLACE, origin)
+  expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
+  expect(isValid(changed)).toBe(false)
+  expect(succeeds(() => parseOrigin(origin))).toBe(false)
+})
 
-  it.each(RIGHT_ORIGINS)(
-    'the origin %j, which an enclave can have, is taken in a bundle',
-    (origin) => {
-      const tls = origin.startsWith('http:') ? null : bundle.record.receipt.provider.tls
-      const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
-        name: 'demo',
-        origin,
-        tls,
-      })
-      expect(parseEvidenceBundle(changed)).toEqual(changed)
-      expect(isValid(changed)).toBe(true)
-      expect(parseOrigin(origin)).toBe(origin)
-    },
-  )
+it.each(RIGHT_ORIGINS)(
+  'the origin %j, which an enclave can have, is taken in a bundle',
+  (origin) => {
+    const tls = origin.startsWith('http:') ? null : bundle.record.receipt.provider.tls
+    const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
+      name: 'demo',
+      origin,
+      tls,
+    })
+    expect(parseEvidenceBundle(changed)).toEqual(changed)
+    expect(isValid(changed)).toBe(true)
+    expect(parseOrigin(origin)).toBe(origin)
+  },
+)
 
-  it('a bundle takes every origin that the enclave’s table of providers takes', () => {
-    fc.assert(
-      fc.property(
-        fc.constantFrom('https://', 'http://'),
-        fc.webAuthority({ withPort: true }),
-        HOST,
-        (...parts) => {
-          const [scheme, authority, host] = parts
-          for (const text of [`${scheme}${authority}`, `${scheme}${host}`]) {
-            if (!succeeds(() => parseOrigin(text))) continue
-            const tls = scheme === 'http://' ? null : bundle.record.receipt.provider.tls
-            const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
-              name: '',
-              origin: text,
-              tls,
-            })
-            expect(parseEvidenceBundle(changed)).toEqual(changed)
-          }
-        },
-      ),
-      { numRuns: 500 },
-    )
-  })
+it('a bundle takes every origin that the enclave’s table of providers takes', () => {
+  fc.assert(
+    fc.property(
+      fc.constantFrom('https://', 'http://'),
+      fc.webAuthority({ withPort: true }),
+      HOST,
+      (...parts) => {
+        const [scheme, authority, host] = parts
+        for (const text of [`${scheme}${authority}`, `${scheme}${host}`]) {
+          if (!succeeds(() => parseOrigin(text))) continue
+          const tls = scheme === 'http://' ? null : bundle.record.receipt.provider.tls
+          const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
+            name: '',
+            origin: text,
+            tls,
+          })
+          expect(parseEvidenceBundle(changed)).toEqual(changed)
+        }
+      },
+    ),
+    { numRuns: 500 },
+  )
 })

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { FormatError } from '#attestation/errors.ts'
 import { appendLeaves, emptyEdge } from '#attestation/merkle/edge.ts'
 import { hashLeaf } from '#attestation/merkle/hash.ts'
@@ -22,58 +22,56 @@ const stored = new Map(
   ]),
 )
 
-describe('proofs built from stored nodes', () => {
-  it(`stored nodes give the inclusion path of every leaf of every log up to ${COUNT} leaves`, () => {
-    for (let size = 1; size <= COUNT; size++)
-      for (let index = 0; index < size; index++)
-        expectSame(buildProof(inclusionNodes(index, size), hashAt), reference.path(index, size))
-  })
+it(`stored nodes give the inclusion path of every leaf of every log up to ${COUNT} leaves`, () => {
+  for (let size = 1; size <= COUNT; size++)
+    for (let index = 0; index < size; index++)
+      expectSame(buildProof(inclusionNodes(index, size), hashAt), reference.path(index, size))
+})
 
-  it(`stored nodes give the consistency proof of every pair of logs up to ${COUNT} leaves`, () => {
-    for (let second = 1; second <= COUNT; second++)
-      for (let first = 1; first <= second; first++)
-        expectSame(
-          buildProof(consistencyNodes(first, second), hashAt),
-          reference.consistency(first, second),
-        )
-  })
+it(`stored nodes give the consistency proof of every pair of logs up to ${COUNT} leaves`, () => {
+  for (let second = 1; second <= COUNT; second++)
+    for (let first = 1; first <= second; first++)
+      expectSame(
+        buildProof(consistencyNodes(first, second), hashAt),
+        reference.consistency(first, second),
+      )
+})
 
-  it('proofs need only nodes that are complete at their size', () => {
-    fc.assert(
-      fc.property(
-        fc.integer({ min: 1, max: 2 ** 53 - 1 }),
-        fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
-        (size, part) => {
-          const index = Math.min(size - 1, Math.floor(size * part))
-          for (const node of [
-            ...inclusionNodes(index, size),
-            ...consistencyNodes(index, size),
-            edgeNodes(size),
-          ].flat())
-            expect((node.index + 1) * 2 ** node.level).toBeLessThanOrEqual(size)
-        },
-      ),
-    )
-  })
+it('proofs need only nodes that are complete at their size', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 2 ** 53 - 1 }),
+      fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+      (size, part) => {
+        const index = Math.min(size - 1, Math.floor(size * part))
+        for (const node of [
+          ...inclusionNodes(index, size),
+          ...consistencyNodes(index, size),
+          edgeNodes(size),
+        ].flat())
+          expect((node.index + 1) * 2 ** node.level).toBeLessThanOrEqual(size)
+      },
+    ),
+  )
+})
 
-  it('edgeNodes names the nodes of the log’s edge', () => {
-    const { edge } = appendLeaves(emptyEdge, leaves.map(hashLeaf))
-    expect(edgeNodes(COUNT).map(hashAt)).toEqual(edge.hashes)
-    expect(edgeNodes(0)).toEqual([])
-  })
+it('edgeNodes names the nodes of the log’s edge', () => {
+  const { edge } = appendLeaves(emptyEdge, leaves.map(hashLeaf))
+  expect(edgeNodes(COUNT).map(hashAt)).toEqual(edge.hashes)
+  expect(edgeNodes(0)).toEqual([])
+})
 
-  it.each([
-    ['an index past the log', () => inclusionNodes(3, 3)],
-    ['an index in an empty log', () => inclusionNodes(0, 0)],
-    ['a negative index', () => inclusionNodes(-1, 3)],
-    ['a fractional index', () => inclusionNodes(0.5, 3)],
-    ['a negative size', () => edgeNodes(-1)],
-    ['a size that a double does not hold', () => edgeNodes(2 ** 53)],
-    ['a first log that is longer', () => consistencyNodes(4, 3)],
-    ['a size that is no number', () => consistencyNodes(Number.NaN, 3)],
-  ])('the nodes of a proof are refused for %s', (_, run) => {
-    expect(run).toThrow(FormatError)
-  })
+it.each([
+  ['an index past the log', () => inclusionNodes(3, 3)],
+  ['an index in an empty log', () => inclusionNodes(0, 0)],
+  ['a negative index', () => inclusionNodes(-1, 3)],
+  ['a fractional index', () => inclusionNodes(0.5, 3)],
+  ['a negative size', () => edgeNodes(-1)],
+  ['a size that a double does not hold', () => edgeNodes(2 ** 53)],
+  ['a first log that is longer', () => consistencyNodes(4, 3)],
+  ['a size that is no number', () => consistencyNodes(Number.NaN, 3)],
+])('the nodes of a proof are refused for %s', (_, run) => {
+  expect(run).toThrow(FormatError)
 })
 
 function hashAt({ level, index }: NodeCoordinate): Uint8Array {

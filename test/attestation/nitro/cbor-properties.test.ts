@@ -1,6 +1,6 @@
 import { Decoder } from 'cbor-x'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeCbor } from '#attestation/nitro/cbor.ts'
 
 const reference = new Decoder({ mapsAsObjects: false, useRecords: false })
@@ -51,39 +51,37 @@ const { item } = fc.letrec<{ item: Uint8Array; array: Uint8Array; map: Uint8Arra
     .map((pairs) => headed(5, pairs.length, ...pairs.flat())),
 }))
 
-describe('what the CBOR decoder accepts', () => {
-  it('CBOR in the strict form is decoded as cbor-x decodes it', () => {
-    fc.assert(
-      fc.property(item, (bytes) => {
-        const { value, end } = decodeCbor(bytes)
-        expect(end).toBe(bytes.length)
-        expect(plain(value)).toEqual(plain(reference.decode(bytes)))
-      }),
-      { numRuns: 500 },
-    )
-  })
+it('CBOR in the strict form is decoded as cbor-x decodes it', () => {
+  fc.assert(
+    fc.property(item, (bytes) => {
+      const { value, end } = decodeCbor(bytes)
+      expect(end).toBe(bytes.length)
+      expect(plain(value)).toEqual(plain(reference.decode(bytes)))
+    }),
+    { numRuns: 500 },
+  )
+})
 
-  it('a map of indefinite length is read to its break', () => {
-    const bytes = Uint8Array.of(0xbf, 0x61, 0x61, 0x01, 0x02, 0x80, 0xff)
-    const { value, end } = decodeCbor(bytes, { indefinite: 'top' })
-    expect(end).toBe(bytes.length)
-    expect(value).toEqual(
-      new Map<unknown, unknown>([
-        ['a', 1],
-        [2, []],
-      ]),
-    )
-  })
+it('a map of indefinite length is read to its break', () => {
+  const bytes = Uint8Array.of(0xbf, 0x61, 0x61, 0x01, 0x02, 0x80, 0xff)
+  const { value, end } = decodeCbor(bytes, { indefinite: 'top' })
+  expect(end).toBe(bytes.length)
+  expect(value).toEqual(
+    new Map<unknown, unknown>([
+      ['a', 1],
+      [2, []],
+    ]),
+  )
+})
 
-  it('a byte order mark at the beginning of text is kept', () => {
-    expect(decodeCbor(Uint8Array.of(0x63, 0xef, 0xbb, 0xbf)).value).toBe('\ufeff')
-  })
+it('a byte order mark at the beginning of text is kept', () => {
+  expect(decodeCbor(Uint8Array.of(0x63, 0xef, 0xbb, 0xbf)).value).toBe('\ufeff')
+})
 
-  it('byte strings are given without copying them', () => {
-    const bytes = Uint8Array.of(0x42, 1, 2)
-    const { value } = decodeCbor(bytes)
-    expect(value instanceof Uint8Array && value.buffer === bytes.buffer).toBe(true)
-  })
+it('byte strings are given without copying them', () => {
+  const bytes = Uint8Array.of(0x42, 1, 2)
+  const { value } = decodeCbor(bytes)
+  expect(value instanceof Uint8Array && value.buffer === bytes.buffer).toBe(true)
 })
 
 /** Buffers and Uint8Arrays are the same to their readers. */

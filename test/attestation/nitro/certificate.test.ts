@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { Certificate as PkijsCertificate } from 'pkijs'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { parseCertificate } from '#attestation/nitro/certificate.ts'
 import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
@@ -32,28 +32,26 @@ function expectSameReading(der: Uint8Array<ArrayBuffer>): void {
   expect(ours.basicConstraints?.pathLength ?? undefined).toBe(pathLength)
 }
 
-describe('a certificate', () => {
-  it('a certificate of the builder is read as pkijs reads it', () => {
-    for (const der of [...standardChain.cabundle, standardChain.certificate]) expectSameReading(der)
-  })
+it('a certificate of the builder is read as pkijs reads it', () => {
+  for (const der of [...standardChain.cabundle, standardChain.certificate]) expectSameReading(der)
+})
 
-  it.runIf(NITRO_FIXTURES.isMet)(
-    NITRO_FIXTURES.title('a certificate of AWS is read as pkijs reads it'),
-    () => {
-      for (const fixture of nitroFixtures) {
-        const { cabundle, certificate } = decodeAttestationPayload(readFixture(fixture))
-        for (const der of [...cabundle, certificate]) expectSameReading(der)
-      }
-    },
-  )
-
-  it('a certificate of the builder is read as OpenSSL reads it', () => {
-    for (const der of [...standardChain.cabundle, standardChain.certificate]) {
-      const ours = parseCertificate(der, 'certificate')
-      const theirs = new X509Certificate(der)
-      expect(encodeHex(ours.sha256)).toBe(theirs.fingerprint256.replaceAll(':', '').toLowerCase())
-      expect(ours.subject.text.split(', ').join('\n')).toBe(theirs.subject)
-      expect(ours.keyUsage?.keyCertSign).toBe(theirs.ca)
+it.runIf(NITRO_FIXTURES.isMet)(
+  NITRO_FIXTURES.title('a certificate of AWS is read as pkijs reads it'),
+  () => {
+    for (const fixture of nitroFixtures) {
+      const { cabundle, certificate } = decodeAttestationPayload(readFixture(fixture))
+      for (const der of [...cabundle, certificate]) expectSameReading(der)
     }
-  })
+  },
+)
+
+it('a certificate of the builder is read as OpenSSL reads it', () => {
+  for (const der of [...standardChain.cabundle, standardChain.certificate]) {
+    const ours = parseCertificate(der, 'certificate')
+    const theirs = new X509Certificate(der)
+    expect(encodeHex(ours.sha256)).toBe(theirs.fingerprint256.replaceAll(':', '').toLowerCase())
+    expect(ours.subject.text.split(', ').join('\n')).toBe(theirs.subject)
+    expect(ours.keyUsage?.keyCertSign).toBe(theirs.ca)
+  }
 })

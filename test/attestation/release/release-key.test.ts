@@ -1,6 +1,6 @@
 import { ed25519 } from '@noble/curves/ed25519.js'
 import { sha512 } from '@noble/hashes/sha2.js'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { concatBytes, decodeHex, encodeHex } from '#attestation/bytes.ts'
 import {
   parseReleaseKey,
@@ -69,81 +69,77 @@ function decodeScalar(bytes: Uint8Array): bigint {
   return bytes.reduceRight((value, byte) => (value << 8n) | BigInt(byte), 0n)
 }
 
-describe('a release key', () => {
-  it.each(RFC_8032)(
-    'signing gives the public key and signature of RFC 8032: %s',
-    (secret, key, message, signature) => {
-      expect(encodeHex(releaseKeyOf(decodeHex(secret)))).toBe(key)
-      expect(encodeHex(signBytes(decodeHex(message), decodeHex(secret)))).toBe(signature)
-      const given = { message: decodeHex(message), publicKey: parseReleaseKey(key) }
-      expect(verifyBytes(decodeHex(signature), given)).toBe(true)
-    },
-  )
+it.each(RFC_8032)(
+  'signing gives the public key and signature of RFC 8032: %s',
+  (secret, key, message, signature) => {
+    expect(encodeHex(releaseKeyOf(decodeHex(secret)))).toBe(key)
+    expect(encodeHex(signBytes(decodeHex(message), decodeHex(secret)))).toBe(signature)
+    const given = { message: decodeHex(message), publicKey: parseReleaseKey(key) }
+    expect(verifyBytes(decodeHex(signature), given)).toBe(true)
+  },
+)
 
-  it.each([
-    ['no hex', 'x'.repeat(64)],
-    ['upper case', publicHex.toUpperCase()],
-    ['a prefix', `0x${publicHex}`],
-    ['a byte too few', publicHex.slice(2)],
-    ['a byte too many', `${publicHex}00`],
-    ['no point', `02${'00'.repeat(31)}`],
-    ...SMALL_ORDER.map((key) => ['a point of small order', key]),
-    ...NOT_CANONICAL.map((key) => ['a second encoding of a point', key]),
-  ])('a release key is refused when it is %s: %s', (_, key) => {
-    expect(faultOf(() => parseReleaseKey(key))?.code).toBe('invalid_release_key')
-  })
-
-  it('a point of mixed order, which verifiers read differently, is refused as a release key', () => {
-    const torsion = ed25519.Point.fromHex(SMALL_ORDER[4] ?? '')
-    const mixed = ed25519.Point.fromHex(publicHex).add(torsion)
-    expect(faultOf(() => parseReleaseKey(mixed.toHex()))?.code).toBe('invalid_release_key')
-  })
+it.each([
+  ['no hex', 'x'.repeat(64)],
+  ['upper case', publicHex.toUpperCase()],
+  ['a prefix', `0x${publicHex}`],
+  ['a byte too few', publicHex.slice(2)],
+  ['a byte too many', `${publicHex}00`],
+  ['no point', `02${'00'.repeat(31)}`],
+  ...SMALL_ORDER.map((key) => ['a point of small order', key]),
+  ...NOT_CANONICAL.map((key) => ['a second encoding of a point', key]),
+])('a release key is refused when it is %s: %s', (_, key) => {
+  expect(faultOf(() => parseReleaseKey(key))?.code).toBe('invalid_release_key')
 })
 
-describe('a signature', () => {
-  const message = new TextEncoder().encode('a message')
-  const signature = signBytes(message, secretKey)
+it('a point of mixed order, which verifiers read differently, is refused as a release key', () => {
+  const torsion = ed25519.Point.fromHex(SMALL_ORDER[4] ?? '')
+  const mixed = ed25519.Point.fromHex(publicHex).add(torsion)
+  expect(faultOf(() => parseReleaseKey(mixed.toHex()))?.code).toBe('invalid_release_key')
+})
 
-  it('a signature is refused when a bit of signature, message or key is flipped', () => {
-    for (const bit of [0, 255, 256, 511]) {
-      const [text, key] = [flipBit(message, bit % 72), flipBit(publicKey, bit % 256)]
-      expect(verifyBytes(flipBit(signature, bit), { message, publicKey })).toBe(false)
-      expect(verifyBytes(signature, { message: text, publicKey })).toBe(false)
-      expect(verifyBytes(signature, { message, publicKey: key })).toBe(false)
-    }
-  })
+const message = new TextEncoder().encode('a message')
+const signature = signBytes(message, secretKey)
 
-  it.each([0, 63, 65])('a signature of %i bytes is refused', (length) => {
-    const other = Uint8Array.from({ length }, (_, index) => signature[index] ?? 0)
-    expect(verifyBytes(other, { message, publicKey })).toBe(false)
-  })
+it('a signature is refused when a bit of signature, message or key is flipped', () => {
+  for (const bit of [0, 255, 256, 511]) {
+    const [text, key] = [flipBit(message, bit % 72), flipBit(publicKey, bit % 256)]
+    expect(verifyBytes(flipBit(signature, bit), { message, publicKey })).toBe(false)
+    expect(verifyBytes(signature, { message: text, publicKey })).toBe(false)
+    expect(verifyBytes(signature, { message, publicKey: key })).toBe(false)
+  }
+})
 
-  it('a signature with the group order added to S is refused', () => {
-    const twin = encodeScalar(decodeScalar(signature.subarray(32)) + GROUP_ORDER)
-    expect(verifyBytes(concatBytes(signature.subarray(0, 32), twin), { message, publicKey })).toBe(
-      false,
-    )
-  })
+it.each([0, 63, 65])('a signature of %i bytes is refused', (length) => {
+  const other = Uint8Array.from({ length }, (_, index) => signature[index] ?? 0)
+  expect(verifyBytes(other, { message, publicKey })).toBe(false)
+})
 
-  it.each([...SMALL_ORDER, ...NOT_CANONICAL])(
-    'a signature with R of small order and S = 0 is refused: %s',
-    (point) => {
-      const forged = concatBytes(decodeHex(point), new Uint8Array(32))
-      expect(verifyBytes(forged, { message, publicKey: decodeHex(point) })).toBe(false)
-      expect(verifyBytes(forged, { message, publicKey })).toBe(false)
-    },
+it('a signature with the group order added to S is refused', () => {
+  const twin = encodeScalar(decodeScalar(signature.subarray(32)) + GROUP_ORDER)
+  expect(verifyBytes(concatBytes(signature.subarray(0, 32), twin), { message, publicKey })).toBe(
+    false,
   )
+})
 
-  it('a signature with a hidden point of small order in R is refused', () => {
-    const torsion = ed25519.Point.fromHex(SMALL_ORDER[4] ?? '')
-    const { scalar } = ed25519.utils.getExtendedPublicKey(secretKey)
-    const nonce = 12_345n
-    const r = ed25519.Point.BASE.multiply(nonce).add(torsion).toBytes()
-    const challenge = decodeScalar(sha512(concatBytes(r, publicKey, message))) % GROUP_ORDER
-    const crafted = concatBytes(r, encodeScalar((nonce + challenge * scalar) % GROUP_ORDER))
-    expect(ed25519.verify(crafted, message, publicKey, { zip215: false })).toBe(true)
-    expect(verifyBytes(crafted, { message, publicKey })).toBe(false)
-  })
+it.each([...SMALL_ORDER, ...NOT_CANONICAL])(
+  'a signature with R of small order and S = 0 is refused: %s',
+  (point) => {
+    const forged = concatBytes(decodeHex(point), new Uint8Array(32))
+    expect(verifyBytes(forged, { message, publicKey: decodeHex(point) })).toBe(false)
+    expect(verifyBytes(forged, { message, publicKey })).toBe(false)
+  },
+)
+
+it('a signature with a hidden point of small order in R is refused', () => {
+  const torsion = ed25519.Point.fromHex(SMALL_ORDER[4] ?? '')
+  const { scalar } = ed25519.utils.getExtendedPublicKey(secretKey)
+  const nonce = 12_345n
+  const r = ed25519.Point.BASE.multiply(nonce).add(torsion).toBytes()
+  const challenge = decodeScalar(sha512(concatBytes(r, publicKey, message))) % GROUP_ORDER
+  const crafted = concatBytes(r, encodeScalar((nonce + challenge * scalar) % GROUP_ORDER))
+  expect(ed25519.verify(crafted, message, publicKey, { zip215: false })).toBe(true)
+  expect(verifyBytes(crafted, { message, publicKey })).toBe(false)
 })
 
 function flipBit(bytes: Uint8Array, bit: number): Uint8Array {

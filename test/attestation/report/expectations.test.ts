@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeHex, encodeHex, sha256 } from '#attestation/bytes.ts'
 import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
 import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
@@ -19,106 +19,94 @@ const boot = { chain_id: 1, contract: `0x${'11'.repeat(20)}`, providers: [] }
 
 const read = (expectations: unknown, more: object = {}) =>
   readExpectations(expectations as Expectations, more)
-describe('expectations', () => {
-  it('expectations take releases that a trusted key signed: parsed, as text, in a list', () => {
-    const list = signReleaseList(
-      { issued_at: '2026-03-01T00:00:00Z', releases: [buildEntry({ release: configured })] },
-      SECRET,
-    )
-    for (const releases of [signed, JSON.stringify(signed), [signed], list])
-      expect(read({ releases, releaseKeys: KEY }).releases?.map(({ release }) => release)).toEqual([
-        configured,
-      ])
-  })
-
-  it('expectations take measurements in hex by name or in bytes by index', () => {
-    const configurations = CONFIGURATION
-    const expected = new Map([
-      [0, decodeHex(PCRS.PCR0)],
-      [1, decodeHex(PCRS.PCR1)],
-    ])
-    expect(read({ measurements: PCRS, configurations }).measurements).toEqual([expected])
-    expect(read({ measurements: [expected], configurations }).measurements).toEqual([expected])
-  })
-
-  it('expectations take configurations by digest, in bytes or as they are', () => {
-    const digest = digestBootConfiguration(boot)
-    const hex = encodeHex(digest)
-    for (const configurations of [
-      hex,
-      hex.toUpperCase(),
-      digest,
-      boot,
-      [boot],
-      JSON.stringify(boot),
-    ])
-      expect(read({ measurements: PCRS, configurations }).configurations).toEqual([digest])
-  })
-
-  it('expectations take roots in PEM or by their fingerprint', () => {
-    const fingerprint = 'ab'.repeat(32)
-    for (const roots of [fingerprint, [decodeHex(fingerprint)]])
-      expect(read(GOOD, { roots }).roots).toEqual([decodeHex(fingerprint)])
-    const der = Buffer.from('a certificate is pinned, not looked at')
-    const pem = `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
-    expect(read(GOOD, { roots: [pem, fingerprint] }).roots).toEqual([
-      sha256(der),
-      decodeHex(fingerprint),
-    ])
-  })
-
-  it.each<[string, unknown, object?]>([
-    ['nothing', {}],
-    ['no object', 'any'],
-    ["'any' measurements", { ...GOOD, measurements: 'any' }],
-    ['no set of measurements', { ...GOOD, measurements: [] }],
-    ['a set without members', { ...GOOD, measurements: {} }],
-    ['a measurement that is too short', { ...GOOD, measurements: { PCR0: 'a0' } }],
-    ['a register that there is not', { ...GOOD, measurements: { PCR32: PCRS.PCR0 } }],
-    ['measurements without a configuration', { measurements: PCRS }],
-    ['measurements that name no image', { ...GOOD, measurements: [PCRS, { PCR4: PCRS.PCR0 }] }],
-    ['a Map that names no image', { ...GOOD, measurements: new Map([[1, decodeHex(PCRS.PCR1)]]) }],
-    ['two measurements of a register', { ...GOOD, measurements: { ...PCRS, 0: PCRS.PCR1 } }],
-    ['a configuration without measurements', { configurations: CONFIGURATION }],
-    ['a digest that is too short', { ...GOOD, configurations: 'c0' }],
-    ['a malformed configuration', { ...GOOD, configurations: { providers: [] } }],
-    ['a release without a key', { releases: signed }],
-    ['a key without a release', { releaseKeys: KEY }],
-    ['a release of another key', { releases: signed, releaseKeys: OTHER_KEY }],
-    ['two signers of one', { releases: signed, releaseKeys: [KEY, OTHER_KEY], releaseSigners: 2 }],
-    [
-      'an altered release',
-      { releases: { ...signed, release: { ...configured, version: '9' } }, releaseKeys: KEY },
-    ],
-    [
-      'a release without its configuration',
-      { releases: signRelease(buildRelease(), SECRET), releaseKeys: KEY },
-    ],
-    [
-      'a list of none',
-      {
-        releases: signReleaseList({ issued_at: '2026-03-01T00:00:00Z', releases: [] }, SECRET),
-        releaseKeys: KEY,
-      },
-    ],
-    ['a name that is misspelt', { measurements: PCRS, configuration: CONFIGURATION }],
-    ['a malformed root', GOOD, { roots: 'root.pem' }],
-    ['nothing for a root', GOOD, { roots: null }],
-    ['no root', GOOD, { roots: [] }],
-  ])(
-    'expectations that demand nothing or are malformed are refused: %s',
-    (_, expectations, more) => {
-      expect(codeOf(() => read(expectations, more))).toBe('invalid_expectations')
-    },
+it('expectations take releases that a trusted key signed: parsed, as text, in a list', () => {
+  const list = signReleaseList(
+    { issued_at: '2026-03-01T00:00:00Z', releases: [buildEntry({ release: configured })] },
+    SECRET,
   )
+  for (const releases of [signed, JSON.stringify(signed), [signed], list])
+    expect(read({ releases, releaseKeys: KEY }).releases?.map(({ release }) => release)).toEqual([
+      configured,
+    ])
+})
 
-  it('expectations are not read from what other code has put into Object.prototype', () => {
-    const prototype = Object.prototype as unknown as Record<string, unknown>
-    prototype.measurements = PCRS
-    try {
-      expect(codeOf(() => read({ configurations: CONFIGURATION }))).toBe('invalid_expectations')
-    } finally {
-      delete prototype.measurements
-    }
-  })
+it('expectations take measurements in hex by name or in bytes by index', () => {
+  const configurations = CONFIGURATION
+  const expected = new Map([
+    [0, decodeHex(PCRS.PCR0)],
+    [1, decodeHex(PCRS.PCR1)],
+  ])
+  expect(read({ measurements: PCRS, configurations }).measurements).toEqual([expected])
+  expect(read({ measurements: [expected], configurations }).measurements).toEqual([expected])
+})
+
+it('expectations take configurations by digest, in bytes or as they are', () => {
+  const digest = digestBootConfiguration(boot)
+  const hex = encodeHex(digest)
+  for (const configurations of [hex, hex.toUpperCase(), digest, boot, [boot], JSON.stringify(boot)])
+    expect(read({ measurements: PCRS, configurations }).configurations).toEqual([digest])
+})
+
+it('expectations take roots in PEM or by their fingerprint', () => {
+  const fingerprint = 'ab'.repeat(32)
+  for (const roots of [fingerprint, [decodeHex(fingerprint)]])
+    expect(read(GOOD, { roots }).roots).toEqual([decodeHex(fingerprint)])
+  const der = Buffer.from('a certificate is pinned, not looked at')
+  const pem = `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
+  expect(read(GOOD, { roots: [pem, fingerprint] }).roots).toEqual([
+    sha256(der),
+    decodeHex(fingerprint),
+  ])
+})
+
+it.each<[string, unknown, object?]>([
+  ['nothing', {}],
+  ['no object', 'any'],
+  ["'any' measurements", { ...GOOD, measurements: 'any' }],
+  ['no set of measurements', { ...GOOD, measurements: [] }],
+  ['a set without members', { ...GOOD, measurements: {} }],
+  ['a measurement that is too short', { ...GOOD, measurements: { PCR0: 'a0' } }],
+  ['a register that there is not', { ...GOOD, measurements: { PCR32: PCRS.PCR0 } }],
+  ['measurements without a configuration', { measurements: PCRS }],
+  ['measurements that name no image', { ...GOOD, measurements: [PCRS, { PCR4: PCRS.PCR0 }] }],
+  ['a Map that names no image', { ...GOOD, measurements: new Map([[1, decodeHex(PCRS.PCR1)]]) }],
+  ['two measurements of a register', { ...GOOD, measurements: { ...PCRS, 0: PCRS.PCR1 } }],
+  ['a configuration without measurements', { configurations: CONFIGURATION }],
+  ['a digest that is too short', { ...GOOD, configurations: 'c0' }],
+  ['a malformed configuration', { ...GOOD, configurations: { providers: [] } }],
+  ['a release without a key', { releases: signed }],
+  ['a key without a release', { releaseKeys: KEY }],
+  ['a release of another key', { releases: signed, releaseKeys: OTHER_KEY }],
+  ['two signers of one', { releases: signed, releaseKeys: [KEY, OTHER_KEY], releaseSigners: 2 }],
+  [
+    'an altered release',
+    { releases: { ...signed, release: { ...configured, version: '9' } }, releaseKeys: KEY },
+  ],
+  [
+    'a release without its configuration',
+    { releases: signRelease(buildRelease(), SECRET), releaseKeys: KEY },
+  ],
+  [
+    'a list of none',
+    {
+      releases: signReleaseList({ issued_at: '2026-03-01T00:00:00Z', releases: [] }, SECRET),
+      releaseKeys: KEY,
+    },
+  ],
+  ['a name that is misspelt', { measurements: PCRS, configuration: CONFIGURATION }],
+  ['a malformed root', GOOD, { roots: 'root.pem' }],
+  ['nothing for a root', GOOD, { roots: null }],
+  ['no root', GOOD, { roots: [] }],
+])('expectations that demand nothing or are malformed are refused: %s', (_, expectations, more) => {
+  expect(codeOf(() => read(expectations, more))).toBe('invalid_expectations')
+})
+
+it('expectations are not read from what other code has put into Object.prototype', () => {
+  const prototype = Object.prototype as unknown as Record<string, unknown>
+  prototype.measurements = PCRS
+  try {
+    expect(codeOf(() => read({ configurations: CONFIGURATION }))).toBe('invalid_expectations')
+  } finally {
+    delete prototype.measurements
+  }
 })

@@ -1,5 +1,5 @@
 import { gzipSync } from 'node:zlib'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { DialectEvent } from '#attestation/dialects/dialect.ts'
 import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
 import {
@@ -49,142 +49,133 @@ function read(input: unknown, request: unknown = null): readonly Subject[] {
   return read.kind === 'records' ? read.subjects : []
 }
 
-describe('readEvidence', () => {
-  it('readEvidence takes a record and each record of a page', () => {
-    expect(read(record)).toEqual([{ record }])
-    expect(read({ completions: [record, record], cursor: null })).toEqual([{ record }, { record }])
-  })
+it('readEvidence takes a record and each record of a page', () => {
+  expect(read(record)).toEqual([{ record }])
+  expect(read({ completions: [record, record], cursor: null })).toEqual([{ record }, { record }])
+})
 
-  it('evidence with any format is taken as a bundle, even with an unknown format', () => {
-    const bundle = { format: 'something of the future', request: {} }
-    expect(readEvidence(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
-  })
+it('evidence with any format is taken as a bundle, even with an unknown format', () => {
+  const bundle = { format: 'something of the future', request: {} }
+  expect(readEvidence(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
+})
 
-  it('readEvidence takes a call that the client saved, with its request, whole or as chunks', () => {
-    const saved = { format: 'affidavit-proof', version: 1, request: asked }
-    expect(read({ ...saved, answer })).toEqual([
-      {
-        record: answer,
-        kept: { request: asked, answer: { kind: 'whole', answer } },
-        isSaved: true,
-      },
-    ])
-    const chunks = [chunk('hello'), proof]
-    const keptAs = (more: object) => [
-      {
-        record: proof,
-        kept: { request: asked, answer: { kind: 'stream', chunks, ...more } },
-        isSaved: true,
-      },
-    ]
-    expect(read({ ...saved, chunks })).toEqual(keptAs({}))
-    expect(read({ ...saved, chunks, idempotent: true })).toEqual(keptAs({ idempotent: true }))
-    expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
-    // It would not be compared with the one that was sent.
-    expect(() => read({ ...saved, answer }, asked)).toThrow(
-      'the saved proof already has the request',
-    )
-  })
-
-  it('readEvidence takes a completed proof as its bundle, with the call that it is of', () => {
-    const saved = {
-      format: 'affidavit-proof',
-      version: 2,
-      request: asked,
-      answer,
-      bundle: { a: 1 },
-    }
-    expect(readEvidence(bytes(saved), null)).toEqual({
-      kind: 'bundle',
-      bundle: { a: 1 },
+it('readEvidence takes a call that the client saved, with its request, whole or as chunks', () => {
+  const saved = { format: 'affidavit-proof', version: 1, request: asked }
+  expect(read({ ...saved, answer })).toEqual([
+    {
+      record: answer,
       kept: { request: asked, answer: { kind: 'whole', answer } },
-    })
-    expect(() => read(saved, asked)).toThrow('the saved proof already has the request')
-  })
-
-  it('readEvidence takes an answer with the body of its request', () => {
-    const kept = { request: asked, answer: { kind: 'whole', answer } }
-    expect(read(answer, asked)).toEqual([{ record: answer, kept }])
-  })
-
-  it.each([['\n'], ['\r\n'], ['\r']])(
-    'readEvidence takes a stream with line breaks %j as it came',
-    (lineBreak) => {
-      const chunks = [chunk('a\u2028'), chunk('b'), proof]
-      const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
-      const [subject] = read(text, asked)
-      const kept = { request: asked, answer: { kind: 'stream', chunks, idempotent: false } }
-      expect(subject).toEqual({ record: proof, kept })
+      isSaved: true,
     },
-  )
+  ])
+  const chunks = [chunk('hello'), proof]
+  const keptAs = (more: object) => [
+    {
+      record: proof,
+      kept: { request: asked, answer: { kind: 'stream', chunks, ...more } },
+      isSaved: true,
+    },
+  ]
+  expect(read({ ...saved, chunks })).toEqual(keptAs({}))
+  expect(read({ ...saved, chunks, idempotent: true })).toEqual(keptAs({ idempotent: true }))
+  expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
+  // It would not be compared with the one that was sent.
+  expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof already has the request')
+})
 
-  it('readEvidence takes an answer of another dialect, whole or as its events', () => {
-    const body = { model: 'm', input: 'Hello' }
-    const request = { dialect: 'responses', headers: {}, body }
-    const carrier = { id: 'resp_1', affidavit: { hash: 'aa', receipt: {} } }
-    const whole = { kind: 'whole', answer: carrier }
-    expect(read(carrier, request)).toEqual([
-      { record: carrier.affidavit, kept: { request, answer: whole } },
-    ])
-    const dialect = EVENT_DIALECTS.responses
-    const { given } = readAll(dialect.openStream(), responsesStream([]))
-    const last = withProof(dialect, given.at(-1) ?? { event: '', data: {} }, carrier.affidavit)
-    const list = [...given.slice(0, -1), last]
-    const textOf = (events: readonly DialectEvent[]) =>
-      events.map(({ event, data }) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`).join('')
-    const events = { kind: 'events', events: list, idempotent: false }
-    expect(read(`: ping\n\n${textOf(list)}`, request)).toEqual([
-      { record: carrier.affidavit, kept: { request, answer: events } },
-    ])
-    const saved = { format: 'affidavit-proof', version: 1, request, events: list }
-    expect(read(saved)).toEqual([
-      {
-        record: carrier.affidavit,
-        kept: { request, answer: { kind: 'events', events: list } },
-        isSaved: true,
-      },
-    ])
-    expect(() => read(textOf(list.slice(0, -1)), request)).toThrow('the last event')
-    const { data } = last
-    expect(() => read(`data: ${JSON.stringify(data)}\n\n`, request)).toThrow('its name')
+it('readEvidence takes a completed proof as its bundle, with the call that it is of', () => {
+  const saved = {
+    format: 'affidavit-proof',
+    version: 2,
+    request: asked,
+    answer,
+    bundle: { a: 1 },
+  }
+  expect(readEvidence(bytes(saved), null)).toEqual({
+    kind: 'bundle',
+    bundle: { a: 1 },
+    kept: { request: asked, answer: { kind: 'whole', answer } },
   })
+  expect(() => read(saved, asked)).toThrow('the saved proof already has the request')
+})
 
-  it.each<[string, unknown, unknown, RegExp]>([
-    ['what is no JSON', '{', null, /not JSON/],
-    ['a byte order mark', '\ufeff{}', null, /one meaning only: got a byte order mark first$/],
-    ['a byte order mark before events', '\ufeffdata: {}\n\n', null, /got a byte order mark first$/],
-    ['HTML that is no saved page', '\n<html>“not found”', null, /not JSON: got HTML or XML$/],
-    ['nothing', '', null, /not JSON: got nothing$/],
-    ['a duplicate member', '{"request":{},"request":{}}', null, /with one meaning only/],
-    ['a list', [], null, /JSON object/],
-    ['something else', { a: 1 }, null, /expected a record/],
-    ['an empty page', { completions: [] }, null, /nothing to check/],
-    ['an answer without its request', answer, null, /give the body that was sent/],
-    [
-      'a stream without its request',
-      stream([proof, '[DONE]']),
-      null,
-      /give the body that was sent/,
-    ],
-    ['a stream that is cut off', stream([chunk('a'), proof]), asked, /not whole/],
-    ['a stream without proof', stream([chunk('a'), '[DONE]']), asked, /carry the proof/],
-    [
-      'a stream that failed',
-      `${stream([chunk('a')])}event: error\ndata: {}\n\n`,
-      asked,
-      /ends with an error/,
-    ],
-    [
-      'a stream of version 1 without usage',
-      stream([chunk('a'), { ...proof, receipt: { version: 1 } }, '[DONE]']),
-      { model: 'm' },
-      /did not ask for usage/,
-    ],
-    ['a chunk that is no object', stream([7, proof, '[DONE]']), asked, /JSON object/],
-  ])('readEvidence refuses a wrong input: %s', (_, input, request, message) => {
-    expect(() => read(input, request)).toThrow(EvidenceError)
-    expect(() => read(input, request)).toThrow(message)
-  })
+it('readEvidence takes an answer with the body of its request', () => {
+  const kept = { request: asked, answer: { kind: 'whole', answer } }
+  expect(read(answer, asked)).toEqual([{ record: answer, kept }])
+})
+
+it.each([['\n'], ['\r\n'], ['\r']])(
+  'readEvidence takes a stream with line breaks %j as it came',
+  (lineBreak) => {
+    const chunks = [chunk('a\u2028'), chunk('b'), proof]
+    const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
+    const [subject] = read(text, asked)
+    const kept = { request: asked, answer: { kind: 'stream', chunks, idempotent: false } }
+    expect(subject).toEqual({ record: proof, kept })
+  },
+)
+
+it('readEvidence takes an answer of another dialect, whole or as its events', () => {
+  const body = { model: 'm', input: 'Hello' }
+  const request = { dialect: 'responses', headers: {}, body }
+  const carrier = { id: 'resp_1', affidavit: { hash: 'aa', receipt: {} } }
+  const whole = { kind: 'whole', answer: carrier }
+  expect(read(carrier, request)).toEqual([
+    { record: carrier.affidavit, kept: { request, answer: whole } },
+  ])
+  const dialect = EVENT_DIALECTS.responses
+  const { given } = readAll(dialect.openStream(), responsesStream([]))
+  const last = withProof(dialect, given.at(-1) ?? { event: '', data: {} }, carrier.affidavit)
+  const list = [...given.slice(0, -1), last]
+  const textOf = (events: readonly DialectEvent[]) =>
+    events.map(({ event, data }) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`).join('')
+  const events = { kind: 'events', events: list, idempotent: false }
+  expect(read(`: ping\n\n${textOf(list)}`, request)).toEqual([
+    { record: carrier.affidavit, kept: { request, answer: events } },
+  ])
+  const saved = { format: 'affidavit-proof', version: 1, request, events: list }
+  expect(read(saved)).toEqual([
+    {
+      record: carrier.affidavit,
+      kept: { request, answer: { kind: 'events', events: list } },
+      isSaved: true,
+    },
+  ])
+  expect(() => read(textOf(list.slice(0, -1)), request)).toThrow('the last event')
+  const { data } = last
+  expect(() => read(`data: ${JSON.stringify(data)}\n\n`, request)).toThrow('its name')
+})
+
+it.each<[string, unknown, unknown, RegExp]>([
+  ['what is no JSON', '{', null, /not JSON/],
+  ['a byte order mark', '\ufeff{}', null, /one meaning only: got a byte order mark first$/],
+  ['a byte order mark before events', '\ufeffdata: {}\n\n', null, /got a byte order mark first$/],
+  ['HTML that is no saved page', '\n<html>“not found”', null, /not JSON: got HTML or XML$/],
+  ['nothing', '', null, /not JSON: got nothing$/],
+  ['a duplicate member', '{"request":{},"request":{}}', null, /with one meaning only/],
+  ['a list', [], null, /JSON object/],
+  ['something else', { a: 1 }, null, /expected a record/],
+  ['an empty page', { completions: [] }, null, /nothing to check/],
+  ['an answer without its request', answer, null, /give the body that was sent/],
+  ['a stream without its request', stream([proof, '[DONE]']), null, /give the body that was sent/],
+  ['a stream that is cut off', stream([chunk('a'), proof]), asked, /not whole/],
+  ['a stream without proof', stream([chunk('a'), '[DONE]']), asked, /carry the proof/],
+  [
+    'a stream that failed',
+    `${stream([chunk('a')])}event: error\ndata: {}\n\n`,
+    asked,
+    /ends with an error/,
+  ],
+  [
+    'a stream of version 1 without usage',
+    stream([chunk('a'), { ...proof, receipt: { version: 1 } }, '[DONE]']),
+    { model: 'm' },
+    /did not ask for usage/,
+  ],
+  ['a chunk that is no object', stream([7, proof, '[DONE]']), asked, /JSON object/],
+])('readEvidence refuses a wrong input: %s', (_, input, request, message) => {
+  expect(() => read(input, request)).toThrow(EvidenceError)
+  expect(() => read(input, request)).toThrow(message)
 })
 
 it.each([
@@ -194,27 +185,25 @@ it.each([
   expect(() => readEvidence(input, null)).toThrow(`the input is not JSON: got ${name}`)
 })
 
-describe('readKeptFiles', () => {
-  const keptOf = (text: string) => readKeptFiles({ request: null, answer: bytes(text) }).answer
+const keptOf = (text: string) => readKeptFiles({ request: null, answer: bytes(text) }).answer
 
-  it.each(['event: error', 'event:error'])(
-    'a chat stream that ends with %s is a failed chat',
-    (line) => {
-      const text = `${stream([chunk('a')])}${line}\ndata: {"error":{"message":"no"}}\n\n`
-      expect(() => keptOf(text)).toThrow('the stream ends with an error')
-    },
-  )
+it.each(['event: error', 'event:error'])(
+  'a chat stream that ends with %s is a failed chat',
+  (line) => {
+    const text = `${stream([chunk('a')])}${line}\ndata: {"error":{"message":"no"}}\n\n`
+    expect(() => keptOf(text)).toThrow('the stream ends with an error')
+  },
+)
 
-  it.each(['event: response.created', 'event:response.created'])(
-    'a stream with %s has named events',
-    (line) => {
-      const text = `: ping\r\n\r\n${line}\r\ndata: {"type":"response.created"}\r\n\r\n`
-      expect(keptOf(text)?.kind).toBe('events')
-    },
-  )
+it.each(['event: response.created', 'event:response.created'])(
+  'a stream with %s has named events',
+  (line) => {
+    const text = `: ping\r\n\r\n${line}\r\ndata: {"type":"response.created"}\r\n\r\n`
+    expect(keptOf(text)?.kind).toBe('events')
+  },
+)
 
-  it('a text of a chat that looks like the name of an event names no event', () => {
-    const chunks = [chunk('\u2028event: a'), '[DONE]']
-    expect(keptOf(stream(chunks))?.kind).toBe('stream')
-  })
+it('a text of a chat that looks like the name of an event names no event', () => {
+  const chunks = [chunk('\u2028event: a'), '[DONE]']
+  expect(keptOf(stream(chunks))?.kind).toBe('stream')
 })

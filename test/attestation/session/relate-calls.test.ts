@@ -433,27 +433,25 @@ const trees = fc
   .array(fc.tuple(fc.nat(), fc.boolean()), { minLength: 1, maxLength: 25 })
   .map((nodes) => nodes.map(([pick, isRoot], at) => (at === 0 || isRoot ? null : pick % at)))
 
-describe('a tree of calls', () => {
-  it('every request of any tree is related to its parent, and its new items are its own', () => {
-    fc.assert(
-      fc.property(trees, (parents) => {
-        const histories: JsonObject[][] = []
-        const requests = parents.map((parent, at) => {
-          const before = parent === null ? [] : (histories[parent] ?? [])
-          const asked = [...before, { role: 'user', content: `question ${at}` }]
-          histories.push([...asked, { role: 'assistant', content: `answer ${at % 3}` }])
-          return { messages: asked }
-        })
-        const answers = parents.map((_, at) => chatMessage({ content: `answer ${at % 3}` }))
-        const related = relate('chat', { requests, answers })
-        expect(related.map(({ relation }) => ('call' in relation ? relation.call : null))).toEqual(
-          parents,
-        )
-        expect(related.map(({ added }) => added.map(({ step }) => step.text))).toEqual(
-          parents.map((_, at) => [`question ${at}`]),
-        )
-        expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
-      }),
-    )
-  })
+it('every request of any tree is related to its parent, and its new items are its own', () => {
+  fc.assert(
+    fc.property(trees, (parents) => {
+      const histories: JsonObject[][] = []
+      const requests = parents.map((parent, at) => {
+        const before = parent === null ? [] : (histories[parent] ?? [])
+        const asked = [...before, { role: 'user', content: `question ${at}` }]
+        histories.push([...asked, { role: 'assistant', content: `answer ${at % 3}` }])
+        return { messages: asked }
+      })
+      const answers = parents.map((_, at) => chatMessage({ content: `answer ${at % 3}` }))
+      const related = relate('chat', { requests, answers })
+      expect(related.map(({ relation }) => ('call' in relation ? relation.call : null))).toEqual(
+        parents,
+      )
+      expect(related.map(({ added }) => added.map(({ step }) => step.text))).toEqual(
+        parents.map((_, at) => [`question ${at}`]),
+      )
+      expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+    }),
+  )
 })

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import {
   addChunk,
@@ -35,206 +35,196 @@ const vectors: {
   readFileSync(join(import.meta.dirname, '../../../vectors/streams/assembled.json'), 'utf8'),
 )
 
-describe('the published vectors', () => {
-  it.each(vectors.assembled)(
-    'assembleCompletion gives the published response: $name',
-    ({ chunks, response }) => {
-      expect(canonicalizeJson(assembleCompletion(chunks))).toBe(canonicalizeJson(response))
-    },
-  )
+it.each(vectors.assembled)(
+  'assembleCompletion gives the published response: $name',
+  ({ chunks, response }) => {
+    expect(canonicalizeJson(assembleCompletion(chunks))).toBe(canonicalizeJson(response))
+  },
+)
 
-  it.each(vectors.refused)(
-    'assembleCompletion refuses the published chunks: $name ($code)',
-    ({ chunks, code }) => {
-      expect(() => assembleCompletion(chunks)).toThrow(
-        expect.objectContaining({ name: 'FormatError', code }),
-      )
-    },
+it.each(vectors.refused)(
+  'assembleCompletion refuses the published chunks: $name ($code)',
+  ({ chunks, code }) => {
+    expect(() => assembleCompletion(chunks)).toThrow(
+      expect.objectContaining({ name: 'FormatError', code }),
+    )
+  },
+)
+
+it('chunks added one by one, with looks in between, give the same completion as all at once', () => {
+  const chunks = [
+    chunk({ role: 'assistant', content: '' }),
+    chunk({ content: 'a', extra: [1] }),
+    chunk({ extra: [2] }, 'stop'),
+  ]
+  const assembly = emptyAssembly()
+  const looks = chunks.map((next) => canonicalizeJson(finishAssembly(addChunk(assembly, next))))
+  expect(looks).toEqual(
+    chunks.map((_, index) => canonicalizeJson(assembleCompletion(chunks.slice(0, index + 1)))),
   )
 })
 
-describe('assembleCompletion', () => {
-  it('chunks added one by one, with looks in between, give the same completion as all at once', () => {
-    const chunks = [
-      chunk({ role: 'assistant', content: '' }),
-      chunk({ content: 'a', extra: [1] }),
-      chunk({ extra: [2] }, 'stop'),
-    ]
+it('a completion that was given out does not change with later chunks', () => {
+  const assembly = addChunk(emptyAssembly(), chunk({ extra: [1], deep: { list: [1] } }))
+  const early = finishAssembly(assembly)
+  const before = JSON.stringify(early)
+  addChunk(assembly, chunk({ extra: [2], deep: { list: [2] } }))
+  expect(JSON.stringify(early)).toBe(before)
+})
+
+it('assembleCompletion changes no chunk that it was given', () => {
+  const chunks = [chunk({ tags: ['a'], tool_calls: [call(0, 'f', '{')] }), chunk({ tags: ['b'] })]
+  const before = JSON.stringify(chunks)
+  assembleCompletion(chunks)
+  expect(JSON.stringify(chunks)).toBe(before)
+})
+
+it('the completion does not depend on where the text was cut', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'grapheme' }), fc.array(fc.nat(40)), (text, cuts) => {
+      const pieces = cutText(text, cuts).map((content) => chunk({ content }))
+      const stream = [chunk({ role: 'assistant', content: '' }), ...pieces, chunk({}, 'stop')]
+      expect(choicesOf(stream)).toEqual([finished({ content: text })])
+    }),
+  )
+})
+
+it('a chunk with a member called __proto__ at any level is refused', () => {
+  const text = (top: string, choice: string, delta: string) =>
+    `{"id":"c","object":"chat.completion.chunk","created":7,"model":"m"${top},"choices":[{"index":0${choice},"delta":{"x":[1]${delta}}}]}`
+  const member = ',"__proto__":{"content":"EVIL"}'
+  expect(() => assembleCompletion([parse(text('', '', ''))])).not.toThrow()
+  for (const places of [
+    [member, '', ''],
+    ['', member, ''],
+    ['', '', member],
+    ['', '', `,"y":[{"a":1${member}}]`],
+  ]) {
+    const [top = '', choice = '', delta = ''] = places
+    expect(() => assembleCompletion([parse(text(top, choice, delta))])).toThrow(
+      expect.objectContaining({ code: 'invalid_chunk' }),
+    )
+  }
+  expect('content' in {}).toBe(false)
+})
+
+it('assembling takes time and memory in proportion to the stream', () => {
+  const many = Array.from({ length: 10_000 }, () =>
+    chunk({
+      reasoning: 'word ',
+      details: [1, 2, 3],
+      tool_calls: [{ index: 0, id: '', function: { arguments: 'x' } }],
+    }),
+  )
+  const before = process.cpuUsage()
+  const [only] = choicesOf(many) as readonly {
+    message: { reasoning: string; details: readonly Json[] }
+  }[]
+  expect(only?.message.reasoning).toHaveLength(50_000)
+  expect(only?.message.details).toHaveLength(30_000)
+  expect(process.cpuUsage(before).user).toBeLessThan(2_000_000)
+})
+
+it.each(vectors.refused)(
+  'addChunk adds nothing of a chunk that it refuses: $name',
+  ({ chunks }) => {
     const assembly = emptyAssembly()
-    const looks = chunks.map((next) => canonicalizeJson(finishAssembly(addChunk(assembly, next))))
-    expect(looks).toEqual(
-      chunks.map((_, index) => canonicalizeJson(assembleCompletion(chunks.slice(0, index + 1)))),
+    const accepted: JsonObject[] = []
+    for (const next of chunks)
+      try {
+        addChunk(assembly, next)
+        accepted.push(next)
+      } catch (error) {
+        expect(error).toBeInstanceOf(FormatError)
+      }
+    expect(accepted.length).toBeLessThan(chunks.length)
+    expect(canonicalizeJson(finishAssembly(assembly))).toBe(
+      canonicalizeJson(assembleCompletion(accepted)),
     )
-  })
+  },
+)
 
-  it('a completion that was given out does not change with later chunks', () => {
-    const assembly = addChunk(emptyAssembly(), chunk({ extra: [1], deep: { list: [1] } }))
-    const early = finishAssembly(assembly)
-    const before = JSON.stringify(early)
-    addChunk(assembly, chunk({ extra: [2], deep: { list: [2] } }))
-    expect(JSON.stringify(early)).toBe(before)
-  })
-
-  it('assembleCompletion changes no chunk that it was given', () => {
-    const chunks = [chunk({ tags: ['a'], tool_calls: [call(0, 'f', '{')] }), chunk({ tags: ['b'] })]
-    const before = JSON.stringify(chunks)
-    assembleCompletion(chunks)
-    expect(JSON.stringify(chunks)).toBe(before)
-  })
-
-  it('the completion does not depend on where the text was cut', () => {
-    fc.assert(
-      fc.property(fc.string({ unit: 'grapheme' }), fc.array(fc.nat(40)), (text, cuts) => {
-        const pieces = cutText(text, cuts).map((content) => chunk({ content }))
-        const stream = [chunk({ role: 'assistant', content: '' }), ...pieces, chunk({}, 'stop')]
-        expect(choicesOf(stream)).toEqual([finished({ content: text })])
-      }),
-    )
-  })
-})
-
-describe('unknown members of a delta', () => {
-  it('a chunk with a member called __proto__ at any level is refused', () => {
-    const text = (top: string, choice: string, delta: string) =>
-      `{"id":"c","object":"chat.completion.chunk","created":7,"model":"m"${top},"choices":[{"index":0${choice},"delta":{"x":[1]${delta}}}]}`
-    const member = ',"__proto__":{"content":"EVIL"}'
-    expect(() => assembleCompletion([parse(text('', '', ''))])).not.toThrow()
-    for (const places of [
-      [member, '', ''],
-      ['', member, ''],
-      ['', '', member],
-      ['', '', `,"y":[{"a":1${member}}]`],
-    ]) {
-      const [top = '', choice = '', delta = ''] = places
-      expect(() => assembleCompletion([parse(text(top, choice, delta))])).toThrow(
-        expect.objectContaining({ code: 'invalid_chunk' }),
-      )
-    }
-    expect('content' in {}).toBe(false)
-  })
-
-  it('assembling takes time and memory in proportion to the stream', () => {
-    const many = Array.from({ length: 10_000 }, () =>
-      chunk({
-        reasoning: 'word ',
-        details: [1, 2, 3],
-        tool_calls: [{ index: 0, id: '', function: { arguments: 'x' } }],
-      }),
-    )
-    const before = process.cpuUsage()
-    const [only] = choicesOf(many) as readonly {
-      message: { reasoning: string; details: readonly Json[] }
-    }[]
-    expect(only?.message.reasoning).toHaveLength(50_000)
-    expect(only?.message.details).toHaveLength(30_000)
-    expect(process.cpuUsage(before).user).toBeLessThan(2_000_000)
-  })
-})
-
-describe('addChunk', () => {
-  it.each(vectors.refused)(
-    'addChunk adds nothing of a chunk that it refuses: $name',
-    ({ chunks }) => {
-      const assembly = emptyAssembly()
-      const accepted: JsonObject[] = []
-      for (const next of chunks)
-        try {
-          addChunk(assembly, next)
-          accepted.push(next)
-        } catch (error) {
-          expect(error).toBeInstanceOf(FormatError)
-        }
-      expect(accepted.length).toBeLessThan(chunks.length)
-      expect(canonicalizeJson(finishAssembly(assembly))).toBe(
-        canonicalizeJson(assembleCompletion(accepted)),
-      )
+it('readers who append text or keep the first, last or joined name see what the completion says', () => {
+  const pieces = fc.oneof(fc.constant(null), fc.constant(''), fc.string({ maxLength: 4 }))
+  const delta = fc.record(
+    {
+      content: fc.oneof(
+        pieces,
+        fc.constant(false),
+        fc.array(fc.constant({ type: 'text', text: 'p' })),
+      ),
+      refusal: pieces,
+      tool_calls: fc.array(
+        fc.record(
+          {
+            index: fc.nat(1),
+            id: fc.constantFrom('', 'a', 'b'),
+            function: fc.record(
+              { name: fc.constantFrom('', 'f', 'g'), arguments: pieces },
+              { requiredKeys: [] },
+            ),
+          },
+          { requiredKeys: ['index'] },
+        ),
+        { maxLength: 2 },
+      ),
     },
+    { requiredKeys: [] },
   )
+  fc.assert(
+    fc.property(fc.array(delta, { maxLength: 5 }), (deltas) => {
+      const chunks = deltas.map((item) => chunk(item as JsonObject))
+      let message: JsonObject
+      try {
+        ;[message] = (choicesOf(chunks) as readonly { message: JsonObject }[]).map(
+          (one) => one.message,
+        ) as [JsonObject]
+      } catch {
+        return
+      }
+      if (message === undefined) return
+      const shown = readersOf(deltas as readonly ShownDelta[])
+      if (typeof message.content === 'string') expect(shown.content).toBe(message.content)
+      expect(shown.refusal).toBe(message.refusal ?? '')
+      for (const [place, call] of ((message.tool_calls ?? []) as readonly ShownCall[]).entries()) {
+        const index = shown.indexes[place] ?? -1
+        for (const names of [shown.first, shown.last, shown.appended])
+          expect(names.get(index) ?? '').toBe(call.function?.name ?? '')
+      }
+    }),
+    { numRuns: 1_000 },
+  )
+})
 
-  it('readers who append text or keep the first, last or joined name see what the completion says', () => {
-    const pieces = fc.oneof(fc.constant(null), fc.constant(''), fc.string({ maxLength: 4 }))
-    const delta = fc.record(
-      {
-        content: fc.oneof(
-          pieces,
-          fc.constant(false),
-          fc.array(fc.constant({ type: 'text', text: 'p' })),
-        ),
-        refusal: pieces,
-        tool_calls: fc.array(
-          fc.record(
-            {
-              index: fc.nat(1),
-              id: fc.constantFrom('', 'a', 'b'),
-              function: fc.record(
-                { name: fc.constantFrom('', 'f', 'g'), arguments: pieces },
-                { requiredKeys: [] },
-              ),
-            },
-            { requiredKeys: ['index'] },
-          ),
-          { maxLength: 2 },
-        ),
-      },
-      { requiredKeys: [] },
-    )
-    fc.assert(
-      fc.property(fc.array(delta, { maxLength: 5 }), (deltas) => {
-        const chunks = deltas.map((item) => chunk(item as JsonObject))
-        let message: JsonObject
-        try {
-          ;[message] = (choicesOf(chunks) as readonly { message: JsonObject }[]).map(
-            (one) => one.message,
-          ) as [JsonObject]
-        } catch {
-          return
-        }
-        if (message === undefined) return
-        const shown = readersOf(deltas as readonly ShownDelta[])
-        if (typeof message.content === 'string') expect(shown.content).toBe(message.content)
-        expect(shown.refusal).toBe(message.refusal ?? '')
-        for (const [place, call] of (
-          (message.tool_calls ?? []) as readonly ShownCall[]
-        ).entries()) {
-          const index = shown.indexes[place] ?? -1
-          for (const names of [shown.first, shown.last, shown.appended])
-            expect(names.get(index) ?? '').toBe(call.function?.name ?? '')
-        }
-      }),
-      { numRuns: 1_000 },
-    )
-  })
-
-  it('assembleCompletion throws only FormatError and gives only JSON for any chunks', () => {
-    const delta = fc.dictionary(
-      fc.constantFrom('content', 'refusal', 'role', 'tool_calls', 'function_call', 'x'),
-      fc.jsonValue({ maxDepth: 2 }),
-    )
-    const anyChoice = fc.record(
-      {
-        index: fc.option(fc.nat(3)),
-        delta,
-        logprobs: fc.jsonValue({ maxDepth: 2 }),
-        finish_reason: fc.jsonValue({ maxDepth: 2 }),
-      },
-      { requiredKeys: [] },
-    )
-    const anyChunk = fc.oneof(
-      fc.record({ id: fc.jsonValue({ maxDepth: 2 }), choices: fc.array(anyChoice) }),
-      fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 2 })),
-    )
-    fc.assert(
-      fc.property(fc.array(anyChunk, { maxLength: 6 }), (chunks) => {
-        try {
-          const completion = assembleCompletion(chunks as JsonObject[])
-          expect(typeof canonicalizeJson(completion)).toBe('string')
-        } catch (error) {
-          expect(error).toBeInstanceOf(FormatError)
-        }
-      }),
-      { numRuns: 500 },
-    )
-  })
+it('assembleCompletion throws only FormatError and gives only JSON for any chunks', () => {
+  const delta = fc.dictionary(
+    fc.constantFrom('content', 'refusal', 'role', 'tool_calls', 'function_call', 'x'),
+    fc.jsonValue({ maxDepth: 2 }),
+  )
+  const anyChoice = fc.record(
+    {
+      index: fc.option(fc.nat(3)),
+      delta,
+      logprobs: fc.jsonValue({ maxDepth: 2 }),
+      finish_reason: fc.jsonValue({ maxDepth: 2 }),
+    },
+    { requiredKeys: [] },
+  )
+  const anyChunk = fc.oneof(
+    fc.record({ id: fc.jsonValue({ maxDepth: 2 }), choices: fc.array(anyChoice) }),
+    fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 2 })),
+  )
+  fc.assert(
+    fc.property(fc.array(anyChunk, { maxLength: 6 }), (chunks) => {
+      try {
+        const completion = assembleCompletion(chunks as JsonObject[])
+        expect(typeof canonicalizeJson(completion)).toBe('string')
+      } catch (error) {
+        expect(error).toBeInstanceOf(FormatError)
+      }
+    }),
+    { numRuns: 500 },
+  )
 })
 
 type ShownCall = { readonly function?: { readonly name?: string; readonly arguments?: string } }

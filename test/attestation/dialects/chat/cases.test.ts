@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { NO_CHUNKS, normalizeChunk } from '#attestation/dialects/chat/normalize-chunk.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { makeWellFormed } from '#attestation/json/parse-lenient.ts'
@@ -90,61 +90,56 @@ afterAll(async () => {
   await provider.close()
 })
 
-describe('what providers and backends send, as all readers see it', () => {
-  it.each(STREAM_CASES)(
-    '$name is read alike by chunks, by nodes and in the enclave',
-    async (one) => {
-      const { given, stopReason, events } = one
-      packets = eventsOf(events)
-      const { chunks, fault, sealed } = await enclave.stream(QUESTION)
-      expect(fault).toBeNull()
-      expect(sealed?.outcome).toBe('complete')
-      const reads = [
-        readDirectly(events),
-        ...DIVISIONS.map((divide) => readOfNode(divide(events))),
-        chunks as unknown as readonly JsonObject[],
-      ]
-      for (const read of reads) {
-        expect(givenIn(read)).toEqual(given)
-        expect(choicesIn(read).at(-1)?.stop_reason).toBe(stopReason)
-      }
-    },
-  )
+it.each(STREAM_CASES)('$name is read alike by chunks, by nodes and in the enclave', async (one) => {
+  const { given, stopReason, events } = one
+  packets = eventsOf(events)
+  const { chunks, fault, sealed } = await enclave.stream(QUESTION)
+  expect(fault).toBeNull()
+  expect(sealed?.outcome).toBe('complete')
+  const reads = [
+    readDirectly(events),
+    ...DIVISIONS.map((divide) => readOfNode(divide(events))),
+    chunks as unknown as readonly JsonObject[],
+  ]
+  for (const read of reads) {
+    expect(givenIn(read)).toEqual(given)
+    expect(choicesIn(read).at(-1)?.stop_reason).toBe(stopReason)
+  }
+})
 
-  // https://github.com/open-webui/open-webui/issues/20634
-  it('an image of 6 MiB in one event passes the enclave, as it does without a stream', async () => {
-    const url = `data:image/png;base64,${'A'.repeat(6 * 2 ** 20)}`
-    const delta = { images: [{ type: 'image_url', image_url: { url } }] }
-    packets = eventsOf([JSON.stringify({ choices: [{ index: 0, delta, finish_reason: 'stop' }] })])
-    const { chunks, sealed } = await enclave.stream(QUESTION)
-    expect(sealed?.outcome).toBe('complete')
-    expect(givenIn(chunks as unknown as readonly JsonObject[])).toEqual([
-      delta,
-      { content: '', finish_reason: 'stop' },
-    ])
-  })
+// https://github.com/open-webui/open-webui/issues/20634
+it('an image of 6 MiB in one event passes the enclave, as it does without a stream', async () => {
+  const url = `data:image/png;base64,${'A'.repeat(6 * 2 ** 20)}`
+  const delta = { images: [{ type: 'image_url', image_url: { url } }] }
+  packets = eventsOf([JSON.stringify({ choices: [{ index: 0, delta, finish_reason: 'stop' }] })])
+  const { chunks, sealed } = await enclave.stream(QUESTION)
+  expect(sealed?.outcome).toBe('complete')
+  expect(givenIn(chunks as unknown as readonly JsonObject[])).toEqual([
+    delta,
+    { content: '', finish_reason: 'stop' },
+  ])
+})
 
-  // https://github.com/runpod-workers/worker-vllm/issues/57
-  it('a document that comes in the place of a stream is told with its words', async () => {
-    const body = '{"error":{"message":"CUDA out of memory"}}'
-    document = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
-    const { status, text } = await enclave.complete({ ...QUESTION, stream: true })
-    document = null
-    expect(status).toBe(502)
-    expect(JSON.parse(text)).toMatchObject({
-      code: 'provider_error',
-      message:
-        'The provider answered with application/json where a stream was asked for: CUDA out of memory',
-    })
+// https://github.com/runpod-workers/worker-vllm/issues/57
+it('a document that comes in the place of a stream is told with its words', async () => {
+  const body = '{"error":{"message":"CUDA out of memory"}}'
+  document = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+  const { status, text } = await enclave.complete({ ...QUESTION, stream: true })
+  document = null
+  expect(status).toBe(502)
+  expect(JSON.parse(text)).toMatchObject({
+    code: 'provider_error',
+    message:
+      'The provider answered with application/json where a stream was asked for: CUDA out of memory',
   })
+})
 
-  it.each(REFUSED_CASES)('$name is refused by chunks, of nodes and in the enclave', async (one) => {
-    const { events } = one
-    expect(() => readDirectly(events)).toThrow(FormatError)
-    for (const divide of DIVISIONS) expect(() => readOfNode(divide(events))).toThrow(FormatError)
-    packets = eventsOf(events)
-    const { fault, sealed } = await enclave.stream(QUESTION)
-    expect(fault?.code).toBe('provider_error')
-    expect(sealed?.outcome ?? 'upstream_error').toBe('upstream_error')
-  })
+it.each(REFUSED_CASES)('$name is refused by chunks, of nodes and in the enclave', async (one) => {
+  const { events } = one
+  expect(() => readDirectly(events)).toThrow(FormatError)
+  for (const divide of DIVISIONS) expect(() => readOfNode(divide(events))).toThrow(FormatError)
+  packets = eventsOf(events)
+  const { fault, sealed } = await enclave.stream(QUESTION)
+  expect(fault?.code).toBe('provider_error')
+  expect(sealed?.outcome ?? 'upstream_error').toBe('upstream_error')
 })

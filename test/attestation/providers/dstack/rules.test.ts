@@ -21,64 +21,60 @@ import {
 } from '../../../support/provider-cases/dstack-cases.ts'
 import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'
 
-describe('a rule', () => {
-  it.each(dstackAcceptances)('the check "$check" accepts $name', async (acceptance) => {
-    const { policy, waived = [] } = acceptance
-    const { facts, checks } = await verifyDstackLog(buildDstackEvidence(acceptance), {
-      ...DSTACK_POLICY,
-      ...policy,
-    })
-    requireChecks(checks)
-    expect(checks.map(({ name }) => name)).toEqual(Object.keys(DSTACK_CHECKS))
-    expect(checks.filter(({ isWaived }) => isWaived).map(({ name }) => name)).toEqual(waived)
-    expect(facts?.composeHash).toEqual(COMPOSE_HASH)
+it.each(dstackAcceptances)('the check "$check" accepts $name', async (acceptance) => {
+  const { policy, waived = [] } = acceptance
+  const { facts, checks } = await verifyDstackLog(buildDstackEvidence(acceptance), {
+    ...DSTACK_POLICY,
+    ...policy,
   })
+  requireChecks(checks)
+  expect(checks.map(({ name }) => name)).toEqual(Object.keys(DSTACK_CHECKS))
+  expect(checks.filter(({ isWaived }) => isWaived).map(({ name }) => name)).toEqual(waived)
+  expect(facts?.composeHash).toEqual(COMPOSE_HASH)
+})
 
-  it.each(dstackRefusals)('verifyDstackLog refuses with $code: $name', async (refusal) => {
-    const { code, policy } = refusal
-    const { checks } = await verifyDstackLog(buildDstackEvidence(refusal), {
-      ...DSTACK_POLICY,
-      ...policy,
-    })
-    const failed = checks.filter(({ outcome }) => outcome === 'failed')
-    expect(failed.map(({ name, code: found }) => [name, found])).toEqual([
-      [DSTACK_CODES[code], code],
-    ])
-    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+it.each(dstackRefusals)('verifyDstackLog refuses with $code: $name', async (refusal) => {
+  const { code, policy } = refusal
+  const { checks } = await verifyDstackLog(buildDstackEvidence(refusal), {
+    ...DSTACK_POLICY,
+    ...policy,
   })
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  expect(failed.map(({ name, code: found }) => [name, found])).toEqual([[DSTACK_CODES[code], code]])
+  expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+})
 
-  it.each(brokenDstackPolicies)('verifyDstackLog throws PolicyError for %s', async (_, policy) => {
-    await expect(verifyDstackLog(buildDstackEvidence(), policy as DstackPolicy)).rejects.toThrow(
-      PolicyError,
-    )
-  })
+it.each(brokenDstackPolicies)('verifyDstackLog throws PolicyError for %s', async (_, policy) => {
+  await expect(verifyDstackLog(buildDstackEvidence(), policy as DstackPolicy)).rejects.toThrow(
+    PolicyError,
+  )
+})
 
-  it('a register of the quote that differs in its last bit is refused', async () => {
-    const evidence = buildDstackEvidence()
-    const rtmrs = evidence.body.rtmrs.map((value, index) => (index === 3 ? nearly(value) : value))
-    const { checks } = await verifyDstackLog(
-      { ...evidence, body: { ...evidence.body, rtmrs } },
-      DSTACK_POLICY,
-    )
-    expect(checks.flatMap(({ code }) => code ?? [])).toEqual(['register_mismatch'])
-  })
+it('a register of the quote that differs in its last bit is refused', async () => {
+  const evidence = buildDstackEvidence()
+  const rtmrs = evidence.body.rtmrs.map((value, index) => (index === 3 ? nearly(value) : value))
+  const { checks } = await verifyDstackLog(
+    { ...evidence, body: { ...evidence.body, rtmrs } },
+    DSTACK_POLICY,
+  )
+  expect(checks.flatMap(({ code }) => code ?? [])).toEqual(['register_mismatch'])
+})
 
-  it('a configuration document that is not given leaves its check open', async () => {
-    const { checks } = await verifyDstackLog(
-      buildDstackEvidence({ mrConfigId: configId(3, COMPOSE_HASH) }),
-      DSTACK_POLICY,
-    )
-    expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
-  })
+it('a configuration document that is not given leaves its check open', async () => {
+  const { checks } = await verifyDstackLog(
+    buildDstackEvidence({ mrConfigId: configId(3, COMPOSE_HASH) }),
+    DSTACK_POLICY,
+  )
+  expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
+})
 
-  it('a policy that accepts any application and image leaves both checks waived', async () => {
-    const { facts, checks } = await verifyDstackLog(buildDstackEvidence(), {
-      composeHashes: 'any',
-      images: 'any',
-    })
-    requireChecks(checks)
-    expect(facts?.osImageHash).toBeNull()
+it('a policy that accepts any application and image leaves both checks waived', async () => {
+  const { facts, checks } = await verifyDstackLog(buildDstackEvidence(), {
+    composeHashes: 'any',
+    images: 'any',
   })
+  requireChecks(checks)
+  expect(facts?.osImageHash).toBeNull()
 })
 
 describe.skipIf(!PROVIDER_FIXTURES.isMet)(PROVIDER_FIXTURES.title('a real log'), () => {

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Json } from '#attestation/json/value.ts'
 import { PolicyError } from '#attestation/nitro/policy.ts'
 import { PROVIDER_KINDS } from '#attestation/providers/evidence/evidence-document.ts'
@@ -10,17 +10,15 @@ import { buildProviderEvidence } from '../../../support/provider-builder/evidenc
 const folder = 'docs/provider-policies'
 const files = readdirSync(folder).filter((name) => name.endsWith('.json'))
 
-describe('the example policies', () => {
-  it.each(files)('the example %s is a policy that the README names', (name) => {
-    const policy = parseProviderPolicy(readFileSync(join(folder, name)))
-    expect(name.startsWith(policy.kind)).toBe(true)
-    expect(policy.roots.isReplaced).toBe(false)
-    expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`[${name}](${name})`)
-  })
+it.each(files)('the example %s is a policy that the README names', (name) => {
+  const policy = parseProviderPolicy(readFileSync(join(folder, name)))
+  expect(name.startsWith(policy.kind)).toBe(true)
+  expect(policy.roots.isReplaced).toBe(false)
+  expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`[${name}](${name})`)
+})
 
-  it('the examples have a policy of each kind', () => {
-    for (const kind of PROVIDER_KINDS) expect(files).toContain(`${kind}.json`)
-  })
+it('the examples have a policy of each kind', () => {
+  for (const kind of PROVIDER_KINDS) expect(files).toContain(`${kind}.json`)
 })
 
 const tinfoil = buildProviderEvidence('tinfoil v3 TDX').policy
@@ -92,15 +90,13 @@ const FAULTS: readonly (readonly [string, string, object])[] = [
   ['a text as a flag', 'needs_block', { ...nitro, needs_block: 'true' }],
 ]
 
-describe('a policy file', () => {
-  it.each(FAULTS)('parseProviderPolicy refuses %s, and names %s', (_, member, file) => {
-    const parse = () => parseProviderPolicy(Buffer.from(JSON.stringify(file)))
-    expect(parse).toThrow(PolicyError)
-    expect(parse).toThrow(`expected ${member} to be`)
-  })
+it.each(FAULTS)('parseProviderPolicy refuses %s, and names %s', (_, member, file) => {
+  const parse = () => parseProviderPolicy(Buffer.from(JSON.stringify(file)))
+  expect(parse).toThrow(PolicyError)
+  expect(parse).toThrow(`expected ${member} to be`)
+})
 
-  it('parseProviderPolicy refuses a member that is there twice', () => {
-    const text = JSON.stringify(nitro satisfies Json).replace('{', '{"version":1,')
-    expect(() => parseProviderPolicy(Buffer.from(text))).toThrow(PolicyError)
-  })
+it('parseProviderPolicy refuses a member that is there twice', () => {
+  const text = JSON.stringify(nitro satisfies Json).replace('{', '{"version":1,')
+  expect(() => parseProviderPolicy(Buffer.from(text))).toThrow(PolicyError)
 })

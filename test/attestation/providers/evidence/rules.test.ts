@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { PolicyError } from '#attestation/nitro/policy.ts'
 import { EVIDENCE_CHECKS, EVIDENCE_CODES } from '#attestation/providers/evidence/evidence-codes.ts'
 import {
@@ -48,77 +48,73 @@ async function judge(evidence: ProviderEvidence, file: object) {
   return await verifyProviderEvidence(writeProviderEvidence(evidence), policyFrom(file), MADE_AT)
 }
 
-describe('a rule', () => {
-  it.each(evidenceAcceptances)(
-    'verifyProviderEvidence accepts evidence: $name',
-    async (acceptance) => {
-      const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance)
-      const { facts, checks } = await judge(evidence, policy)
-      requireChecks(checks)
-      const names = checks.map(({ name }) => name)
-      expect(names.slice(0, 12)).toEqual(Object.keys(EVIDENCE_CHECKS))
-      expect(new Set(names).size).toBe(names.length)
-      expect(facts?.tlsKeys.map(({ spkiSha256 }) => spkiSha256)).toEqual([TLS_KEY])
-      expect(facts).toMatchObject({ isDebugOff: true, hasReplacedRoots: true, origin: ORIGIN })
-    },
-  )
-
-  it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', async (refusal) => {
-    const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal)
-    const { checks } = await judge(evidence, policy)
-    const failed = checks.filter(({ name, outcome }) => outcome === 'failed' && !name.includes(':'))
-    const codes: Readonly<Record<string, string>> = EVIDENCE_CODES
-    expect(failed.map(({ name, code }) => [name, code])).toEqual([
-      [codes[refusal.code] ?? 'collateral', refusal.code],
-    ])
-    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
-  })
-})
-
-describe('the block of an evidence', () => {
-  const blockOf = (checks: readonly ProviderCheck[]) =>
-    checks.find(({ name }) => name === 'block nonce')
-
-  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
-    'evidence of %s whose hardware signed the nonce shows its block',
-    async (kind) => {
-      const { evidence, policy } = buildProviderEvidence(kind, { policy: { needs_block: true } })
-      const { facts, checks } = await judge(evidence, policy)
-      requireChecks(checks)
-      expect(blockOf(checks)).toMatchObject({ outcome: 'passed' })
-      expect(facts?.block).toEqual({ chainId: 1, number: 17, hash: BLOCK_HASH })
-    },
-  )
-
-  it('an answer without a nonce is accepted by a policy that accepts it, and shows no block', async () => {
-    const { evidence, policy } = buildProviderEvidence('tinfoil v2')
+it.each(evidenceAcceptances)(
+  'verifyProviderEvidence accepts evidence: $name',
+  async (acceptance) => {
+    const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance)
     const { facts, checks } = await judge(evidence, policy)
     requireChecks(checks)
-    expect(blockOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: true })
-    expect(facts?.block).toBeNull()
-  })
+    const names = checks.map(({ name }) => name)
+    expect(names.slice(0, 12)).toEqual(Object.keys(EVIDENCE_CHECKS))
+    expect(new Set(names).size).toBe(names.length)
+    expect(facts?.tlsKeys.map(({ spkiSha256 }) => spkiSha256)).toEqual([TLS_KEY])
+    expect(facts).toMatchObject({ isDebugOff: true, hasReplacedRoots: true, origin: ORIGIN })
+  },
+)
 
-  it('an answer without a nonce shows no block under no policy', async () => {
-    const { evidence } = buildProviderEvidence('tinfoil v2')
-    const bytes = writeProviderEvidence(evidence)
-    const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
-    expect(blockOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: false })
-    expect(facts?.block).toBeNull()
-  })
+it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', async (refusal) => {
+  const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal)
+  const { checks } = await judge(evidence, policy)
+  const failed = checks.filter(({ name, outcome }) => outcome === 'failed' && !name.includes(':'))
+  const codes: Readonly<Record<string, string>> = EVIDENCE_CODES
+  expect(failed.map(({ name, code }) => [name, code])).toEqual([
+    [codes[refusal.code] ?? 'collateral', refusal.code],
+  ])
+  expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+})
 
-  it('a nonce that the document states and the hardware did not sign shows no block', async () => {
-    const { evidence, policy } = buildProviderEvidence('tinfoil v3 TDX', {
-      nonce: providerNonce(new Uint8Array(32).fill(9), ORIGIN),
-      answer: (answer) => Object.assign(answer.challenge, { nonce: NONCE_HEX }),
-      evidence: { nonce: providerNonce(BLOCK_HASH, ORIGIN) },
-    })
+const blockOf = (checks: readonly ProviderCheck[]) =>
+  checks.find(({ name }) => name === 'block nonce')
+
+it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
+  'evidence of %s whose hardware signed the nonce shows its block',
+  async (kind) => {
+    const { evidence, policy } = buildProviderEvidence(kind, { policy: { needs_block: true } })
     const { facts, checks } = await judge(evidence, policy)
-    const outcomes = checks.map(({ name, outcome }) => [name, outcome])
-    expect(outcomes).toContainEqual(['challenge', 'passed'])
-    expect(outcomes).toContainEqual(['key binding', 'failed'])
-    expect(outcomes).toContainEqual(['block nonce', 'not checked'])
-    expect(facts?.block).toBeNull()
+    requireChecks(checks)
+    expect(blockOf(checks)).toMatchObject({ outcome: 'passed' })
+    expect(facts?.block).toEqual({ chainId: 1, number: 17, hash: BLOCK_HASH })
+  },
+)
+
+it('an answer without a nonce is accepted by a policy that accepts it, and shows no block', async () => {
+  const { evidence, policy } = buildProviderEvidence('tinfoil v2')
+  const { facts, checks } = await judge(evidence, policy)
+  requireChecks(checks)
+  expect(blockOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: true })
+  expect(facts?.block).toBeNull()
+})
+
+it('an answer without a nonce shows no block under no policy', async () => {
+  const { evidence } = buildProviderEvidence('tinfoil v2')
+  const bytes = writeProviderEvidence(evidence)
+  const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
+  expect(blockOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: false })
+  expect(facts?.block).toBeNull()
+})
+
+it('a nonce that the document states and the hardware did not sign shows no block', async () => {
+  const { evidence, policy } = buildProviderEvidence('tinfoil v3 TDX', {
+    nonce: providerNonce(new Uint8Array(32).fill(9), ORIGIN),
+    answer: (answer) => Object.assign(answer.challenge, { nonce: NONCE_HEX }),
+    evidence: { nonce: providerNonce(BLOCK_HASH, ORIGIN) },
   })
+  const { facts, checks } = await judge(evidence, policy)
+  const outcomes = checks.map(({ name, outcome }) => [name, outcome])
+  expect(outcomes).toContainEqual(['challenge', 'passed'])
+  expect(outcomes).toContainEqual(['key binding', 'failed'])
+  expect(outcomes).toContainEqual(['block nonce', 'not checked'])
+  expect(facts?.block).toBeNull()
 })
 
 /** Collateral as Tinfoil's machines put it into version 3 of their document. */
@@ -155,317 +151,298 @@ function entriesOf(collateral: ProviderEvidence['collateral']) {
   ]
 }
 
-describe('collateral inside a document', () => {
-  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX'] as const)(
-    'evidence of %s passes with the collateral that its document has',
-    async (kind) => {
-      const { evidence, policy } = buildProviderEvidence(kind)
-      const [response] = evidence.responses
-      if (response === undefined) throw new Error('expected an answer')
-      const answer = JSON.parse(Buffer.from(response.body).toString())
-      const body = Buffer.from(
-        JSON.stringify({ ...answer, collateral: entriesOf(evidence.collateral) }),
-      )
-      const responses = [{ ...response, body: new Uint8Array(body) }]
-      const { checks } = await judge({ ...evidence, responses, collateral: [] }, policy)
-      requireChecks(checks)
-    },
-  )
-})
-
-describe("the page's forms", () => {
-  const page = readFileSync('attestation/providers/evidence/formats.md', 'utf8')
-
-  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX'] as const)(
-    'formats.md has each format, and each member of the collateral, of evidence of %s',
-    (kind) => {
-      const { responses, collateral } = buildProviderEvidence(kind).evidence
-      const answer = JSON.parse(Buffer.from(responses[0]?.body ?? '').toString())
-      const sections = [answer.crypto_material, answer.device_evidence].map((section) =>
-        Buffer.from(section, 'base64').toString(),
-      )
-      const entries = entriesOf(collateral)
-      const text = [JSON.stringify(answer), ...sections, JSON.stringify(entries)].join('\n')
-      const formats = [...text.matchAll(/https:\/\/tinfoil\.sh\/([a-z0-9/-]+)/g)].map(
-        ([, format]) => format ?? '',
-      )
-      expect(formats.length).toBeGreaterThan(5)
-      const members = entries.flatMap(({ data }) => Object.keys(data))
-      expect([...formats, ...members].filter((one) => !page.includes(`\`${one}\``))).toEqual([])
-    },
-  )
-
-  it.each([
-    ['its snp_measurement, of a TDX machine', 'tinfoil v3 TDX', { snp_measurement: null }],
-    ['its tdx_measurement, of a SEV-SNP machine', 'tinfoil v3 SNP', { tdx_measurement: null }],
-    ['lower case', 'tinfoil v3 SNP', { snp_measurement: 'AB'.repeat(48) }],
-  ] as const)('a signed build without %s is malformed', async (_, kind, changed) => {
-    const predicate = predicateOf(MODEL_CONFIG, changed)
-    const { evidence, policy } = buildProviderEvidence(kind, { predicate })
-    const { checks } = await judge(evidence, policy)
-    expect(checks.find(({ name }) => name === 'code')?.code).toBe('build_malformed')
-  })
-
-  it.each([
-    ['AMD', 'https://kdsintf.amd.com/vcek/v1/Genoa/crl', true],
-    ['AMD for VLEKs', 'https://other.example/vlek/v1/Genoa/crl', true],
-    ['AMD below another path', 'https://mirror.example/amd/vcek/v1/Genoa/crl', false],
-    ['AMD for a product with a digit', 'https://kdsintf.amd.com/vcek/v1/Genoa2/crl', false],
-  ])('readKeptCollateral finds by the path, or does not find, the list of %s', (_, url, found) => {
-    expect(readKeptCollateral([kept(url, 'list')]).snpList !== null).toBe(found)
-  })
-
-  it("readKeptCollateral finds Intel's answers below another path", () => {
-    const { collateral } = buildProviderEvidence('dstack').evidence
-    const mirrored = collateral.map((one) => {
-      const { pathname, search } = new URL(one.url)
-      return { ...one, url: `https://mirror.example/intel${pathname}${search}` }
-    })
-    expect(readKeptCollateral(mirrored).tdx).toEqual(readKeptCollateral(collateral).tdx)
-    expect(readKeptCollateral(mirrored).tdx).not.toBeNull()
-  })
-})
-
-describe('the end of an evidence', () => {
-  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
-    'evidence of %s passes until the end that it states, and fails after it',
-    async (kind) => {
-      const { evidence, policy } = buildProviderEvidence(kind)
-      const lasting = policyFrom({ ...policy, max_age_hours: 10_000_000 })
-      const at = async (ms: number) =>
-        await verifyProviderEvidence(writeProviderEvidence(evidence), lasting, new Date(ms))
-      const { facts } = await at(MADE_AT.getTime())
-      const endsAtMs = facts?.endsAtMs ?? 0
-      expect(endsAtMs).toBeGreaterThan(MADE_AT.getTime())
-      const margin = 1_000
-      requireChecks((await at(endsAtMs - margin)).checks)
-      const { checks } = await at(endsAtMs + margin)
-      expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
-    },
-  )
-
-  it('evidence ends with the certificate of its GPU, if that is the first of its parts to end', async () => {
-    const end = new Date(MADE_AT.getTime() + 60_000)
-    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP', {
-      bound: ({ devices }) => devices.splice(0, 1, gpuItemUntil(end)),
-    })
-    const { facts, checks } = await judge(evidence, policy)
+it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX'] as const)(
+  'evidence of %s passes with the collateral that its document has',
+  async (kind) => {
+    const { evidence, policy } = buildProviderEvidence(kind)
+    const [response] = evidence.responses
+    if (response === undefined) throw new Error('expected an answer')
+    const answer = JSON.parse(Buffer.from(response.body).toString())
+    const body = Buffer.from(
+      JSON.stringify({ ...answer, collateral: entriesOf(evidence.collateral) }),
+    )
+    const responses = [{ ...response, body: new Uint8Array(body) }]
+    const { checks } = await judge({ ...evidence, responses, collateral: [] }, policy)
     requireChecks(checks)
-    expect(facts?.endsAtMs).toBe(end.getTime())
-  })
+  },
+)
+
+const page = readFileSync('attestation/providers/evidence/formats.md', 'utf8')
+
+it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX'] as const)(
+  'formats.md has each format, and each member of the collateral, of evidence of %s',
+  (kind) => {
+    const { responses, collateral } = buildProviderEvidence(kind).evidence
+    const answer = JSON.parse(Buffer.from(responses[0]?.body ?? '').toString())
+    const sections = [answer.crypto_material, answer.device_evidence].map((section) =>
+      Buffer.from(section, 'base64').toString(),
+    )
+    const entries = entriesOf(collateral)
+    const text = [JSON.stringify(answer), ...sections, JSON.stringify(entries)].join('\n')
+    const formats = [...text.matchAll(/https:\/\/tinfoil\.sh\/([a-z0-9/-]+)/g)].map(
+      ([, format]) => format ?? '',
+    )
+    expect(formats.length).toBeGreaterThan(5)
+    const members = entries.flatMap(({ data }) => Object.keys(data))
+    expect([...formats, ...members].filter((one) => !page.includes(`\`${one}\``))).toEqual([])
+  },
+)
+
+it.each([
+  ['its snp_measurement, of a TDX machine', 'tinfoil v3 TDX', { snp_measurement: null }],
+  ['its tdx_measurement, of a SEV-SNP machine', 'tinfoil v3 SNP', { tdx_measurement: null }],
+  ['lower case', 'tinfoil v3 SNP', { snp_measurement: 'AB'.repeat(48) }],
+] as const)('a signed build without %s is malformed', async (_, kind, changed) => {
+  const predicate = predicateOf(MODEL_CONFIG, changed)
+  const { evidence, policy } = buildProviderEvidence(kind, { predicate })
+  const { checks } = await judge(evidence, policy)
+  expect(checks.find(({ name }) => name === 'code')?.code).toBe('build_malformed')
 })
 
-describe('the code of a provider', () => {
-  const none = '77'.repeat(48)
-  it.each<[string, BuiltKind, EvidenceChanges, string, string]>([
-    [
-      'a machine that runs other code than the signed build',
-      'tinfoil v3 SNP',
-      { predicate: predicateOf(MODEL_CONFIG, { snp_measurement: none }) },
-      'SEV-SNP: measurement',
-      'measurement_mismatch',
-    ],
-    [
-      'a machine with other firmware than the policy accepts',
-      'tinfoil v3 TDX',
-      { policy: { tdx: { platforms: [{ mrtd: none, rtmr0: none }] } } },
-      'TDX: measurements',
-      'measurement_mismatch',
-    ],
-    ...(['dstack', 'aci'] as const).map(
-      (kind): [string, BuiltKind, EvidenceChanges, string, string] => [
-        `an application of kind ${kind} that the policy does not list`,
-        kind,
-        { policy: { compose_hashes: ['77'.repeat(32)] } },
-        'dstack: compose hash',
-        'compose_not_accepted',
-      ],
-    ),
-    [
-      'a signed build that another repository made',
-      'tinfoil v2',
-      { policy: { release: { repository: 'example/other', refs: ['refs/tags/v1.0.0'] } } },
-      'Sigstore: identity',
-      'identity_repository',
-    ],
-    [
-      'an ACI service where a GPU is required',
-      'aci',
-      { policy: { gpu: 'required' } },
-      'GPU',
-      'gpu_missing',
-    ],
-    [
-      'a machine under a revoked certificate',
-      'tinfoil v3 SNP',
-      {
-        collateral: (all) =>
-          all.map((one) =>
-            one.url.endsWith('/crl')
-              ? kept(one.url, buildSnpList({ revoked: [entry(0x10001)] }))
-              : one,
-          ),
-      },
-      'SEV-SNP: revocation',
-      'certificate_revoked',
-    ],
-  ])('%s is refused by one check', async (_, kind, changes, name, code) => {
-    const { evidence, policy } = buildProviderEvidence(kind, changes)
-    const { checks } = await judge(evidence, policy)
-    const failed = checks.filter(({ outcome }) => outcome === 'failed')
-    expect(failed.map((check) => [check.name, check.code])).toEqual([[name, code]])
+it.each([
+  ['AMD', 'https://kdsintf.amd.com/vcek/v1/Genoa/crl', true],
+  ['AMD for VLEKs', 'https://other.example/vlek/v1/Genoa/crl', true],
+  ['AMD below another path', 'https://mirror.example/amd/vcek/v1/Genoa/crl', false],
+  ['AMD for a product with a digit', 'https://kdsintf.amd.com/vcek/v1/Genoa2/crl', false],
+])('readKeptCollateral finds by the path, or does not find, the list of %s', (_, url, found) => {
+  expect(readKeptCollateral([kept(url, 'list')]).snpList !== null).toBe(found)
+})
+
+it("readKeptCollateral finds Intel's answers below another path", () => {
+  const { collateral } = buildProviderEvidence('dstack').evidence
+  const mirrored = collateral.map((one) => {
+    const { pathname, search } = new URL(one.url)
+    return { ...one, url: `https://mirror.example/intel${pathname}${search}` }
+  })
+  expect(readKeptCollateral(mirrored).tdx).toEqual(readKeptCollateral(collateral).tdx)
+  expect(readKeptCollateral(mirrored).tdx).not.toBeNull()
+})
+
+it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
+  'evidence of %s passes until the end that it states, and fails after it',
+  async (kind) => {
+    const { evidence, policy } = buildProviderEvidence(kind)
+    const lasting = policyFrom({ ...policy, max_age_hours: 10_000_000 })
+    const at = async (ms: number) =>
+      await verifyProviderEvidence(writeProviderEvidence(evidence), lasting, new Date(ms))
+    const { facts } = await at(MADE_AT.getTime())
+    const endsAtMs = facts?.endsAtMs ?? 0
+    expect(endsAtMs).toBeGreaterThan(MADE_AT.getTime())
+    const margin = 1_000
+    requireChecks((await at(endsAtMs - margin)).checks)
+    const { checks } = await at(endsAtMs + margin)
     expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
-    const outcomeOf = (check: string) => checks.find((one) => one.name === check)?.outcome
-    if (/compose|Sigstore|SNP: measurement/.test(name)) expect(outcomeOf('code')).not.toBe('passed')
-    if (name === 'TDX: measurements') expect(outcomeOf('weights')).toBe('not checked')
-  })
+  },
+)
 
-  it('an image of the OS that is for development is refused', async () => {
-    const { evidence, policy } = buildProviderEvidence('dstack')
-    const file = JSON.parse(JSON.stringify(policy))
-    const metadata = '{"is_dev":true}'
-    const hash = Buffer.from(
-      await globalThis.crypto.subtle.digest('SHA-256', Buffer.from(metadata)),
-    ).toString('hex')
-    Object.assign(file.images[0], { metadata, checksums: `${hash}  metadata.json\n` })
-    const { checks } = await judge(evidence, file)
-    const failed = checks.find(({ name }) => name === 'dstack: OS image release')
-    expect(failed?.code).toBe('os_image_is_dev')
-    expect(checks.find(({ name }) => name === 'code')?.outcome).toBe('not checked')
+it('evidence ends with the certificate of its GPU, if that is the first of its parts to end', async () => {
+  const end = new Date(MADE_AT.getTime() + 60_000)
+  const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP', {
+    bound: ({ devices }) => devices.splice(0, 1, gpuItemUntil(end)),
   })
-
-  it('measurements in the policy accept a machine without a signed build', async () => {
-    const snp = ['4d'.repeat(48)]
-    const { evidence, policy } = buildProviderEvidence('tinfoil v2', {
-      collateral: (all) => all.filter(({ url }) => !url.includes('/attestations/')),
-      policy: { release: undefined, measurements: { snp } },
-    })
-    const { facts, checks } = await judge(evidence, policy)
-    requireChecks(checks)
-    expect(facts?.code).toMatchObject({ by: 'measurements', repository: null })
-  })
+  const { facts, checks } = await judge(evidence, policy)
+  requireChecks(checks)
+  expect(facts?.endsAtMs).toBe(end.getTime())
 })
 
-describe('what is not shown', () => {
-  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
-    'evidence of %s without a policy shows its facts, and is not accepted',
-    async (kind) => {
-      const { evidence } = buildProviderEvidence(kind)
-      const bytes = writeProviderEvidence(evidence)
-      const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
-      expect(facts?.origin).toBe(ORIGIN)
-      expect(facts?.model.weights).not.toBe('hardware_proven')
-      expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+const none = '77'.repeat(48)
+it.each<[string, BuiltKind, EvidenceChanges, string, string]>([
+  [
+    'a machine that runs other code than the signed build',
+    'tinfoil v3 SNP',
+    { predicate: predicateOf(MODEL_CONFIG, { snp_measurement: none }) },
+    'SEV-SNP: measurement',
+    'measurement_mismatch',
+  ],
+  [
+    'a machine with other firmware than the policy accepts',
+    'tinfoil v3 TDX',
+    { policy: { tdx: { platforms: [{ mrtd: none, rtmr0: none }] } } },
+    'TDX: measurements',
+    'measurement_mismatch',
+  ],
+  ...(['dstack', 'aci'] as const).map(
+    (kind): [string, BuiltKind, EvidenceChanges, string, string] => [
+      `an application of kind ${kind} that the policy does not list`,
+      kind,
+      { policy: { compose_hashes: ['77'.repeat(32)] } },
+      'dstack: compose hash',
+      'compose_not_accepted',
+    ],
+  ),
+  [
+    'a signed build that another repository made',
+    'tinfoil v2',
+    { policy: { release: { repository: 'example/other', refs: ['refs/tags/v1.0.0'] } } },
+    'Sigstore: identity',
+    'identity_repository',
+  ],
+  [
+    'an ACI service where a GPU is required',
+    'aci',
+    { policy: { gpu: 'required' } },
+    'GPU',
+    'gpu_missing',
+  ],
+  [
+    'a machine under a revoked certificate',
+    'tinfoil v3 SNP',
+    {
+      collateral: (all) =>
+        all.map((one) =>
+          one.url.endsWith('/crl')
+            ? kept(one.url, buildSnpList({ revoked: [entry(0x10001)] }))
+            : one,
+        ),
     },
-  )
+    'SEV-SNP: revocation',
+    'certificate_revoked',
+  ],
+])('%s is refused by one check', async (_, kind, changes, name, code) => {
+  const { evidence, policy } = buildProviderEvidence(kind, changes)
+  const { checks } = await judge(evidence, policy)
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  expect(failed.map((check) => [check.name, check.code])).toEqual([[name, code]])
+  expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  const outcomeOf = (check: string) => checks.find((one) => one.name === check)?.outcome
+  if (/compose|Sigstore|SNP: measurement/.test(name)) expect(outcomeOf('code')).not.toBe('passed')
+  if (name === 'TDX: measurements') expect(outcomeOf('weights')).toBe('not checked')
+})
 
-  it('version 2 of Tinfoil without leave in the policy leaves the challenge open', async () => {
-    const { evidence, policy } = buildProviderEvidence('tinfoil v2', {
-      policy: { accepts_no_nonce: undefined },
-    })
-    const { checks } = await judge(evidence, policy)
-    expect(checks.find(({ name }) => name === 'challenge')).toMatchObject({
-      outcome: 'not checked',
-      isWaived: false,
-    })
+it('an image of the OS that is for development is refused', async () => {
+  const { evidence, policy } = buildProviderEvidence('dstack')
+  const file = JSON.parse(JSON.stringify(policy))
+  const metadata = '{"is_dev":true}'
+  const hash = Buffer.from(
+    await globalThis.crypto.subtle.digest('SHA-256', Buffer.from(metadata)),
+  ).toString('hex')
+  Object.assign(file.images[0], { metadata, checksums: `${hash}  metadata.json\n` })
+  const { checks } = await judge(evidence, file)
+  const failed = checks.find(({ name }) => name === 'dstack: OS image release')
+  expect(failed?.code).toBe('os_image_is_dev')
+  expect(checks.find(({ name }) => name === 'code')?.outcome).toBe('not checked')
+})
+
+it('measurements in the policy accept a machine without a signed build', async () => {
+  const snp = ['4d'.repeat(48)]
+  const { evidence, policy } = buildProviderEvidence('tinfoil v2', {
+    collateral: (all) => all.filter(({ url }) => !url.includes('/attestations/')),
+    policy: { release: undefined, measurements: { snp } },
   })
+  const { facts, checks } = await judge(evidence, policy)
+  requireChecks(checks)
+  expect(facts?.code).toMatchObject({ by: 'measurements', repository: null })
+})
 
-  it('evidence without collateral leaves the checks of the makers open', async () => {
-    const { evidence, policy } = buildProviderEvidence('dstack', { collateral: () => [] })
-    const { checks } = await judge(evidence, policy)
-    expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
-    expect(checks.find(({ name }) => name === 'TDX: TCB status')?.outcome).toBe('not checked')
-    expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
-  })
-
-  it('a policy that parseProviderPolicy did not return is a PolicyError', async () => {
-    const { evidence, policy } = buildProviderEvidence('nitro')
-    const made = { ...policyFrom(policy) }
+it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
+  'evidence of %s without a policy shows its facts, and is not accepted',
+  async (kind) => {
+    const { evidence } = buildProviderEvidence(kind)
     const bytes = writeProviderEvidence(evidence)
-    await expect(verifyProviderEvidence(bytes, made, MADE_AT)).rejects.toThrow(PolicyError)
-  })
-})
-
-describe('the facts', () => {
-  it('a machine of Tinfoil gives keys, code, GPU and weights', async () => {
-    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP')
-    const { facts } = await judge(evidence, policy)
-    expect(facts).toMatchObject({
-      kind: 'tinfoil',
-      tee: 'SEV-SNP',
-      encryptionKey: HPKE_KEY,
-      tcb: { status: 'committed', advisories: [], versions: { snp: 23 } },
-      code: { by: 'release', repository: 'example/model', release: 'v1.0.0' },
-      gpus: ['GH100 A01 GSP FMC LF'],
-      model: {
-        weights: 'hardware_proven',
-        models: [
-          { name: 'example-31b', source: 'example/model-31B@fb9ae262', rootHash: ROOT_HASH },
-        ],
-      },
-    })
-  })
-
-  it('a service that names a model has claimed weights', async () => {
-    const { evidence, policy } = buildProviderEvidence('dstack', {
-      answer: ({ gateway_attestation: report }) => (report.model_name = 'example/model'),
-    })
-    const { facts } = await judge(evidence, policy)
-    expect(facts?.model).toMatchObject({ weights: 'provider_claimed', models: [] })
-    expect(facts?.tcb?.status).toBe('UpToDate')
-  })
-})
-
-describe('the document', () => {
-  const { evidence } = buildProviderEvidence('nitro')
-  const json = JSON.parse(Buffer.from(writeProviderEvidence(evidence)).toString())
-
-  it('the document is read as it was written', () => {
-    expect(parseProviderEvidence(writeProviderEvidence(evidence))).toEqual(evidence)
-  })
-
-  it('the nonce is SHA-256 of the block hash and the UTF-8 of the origin', () => {
-    const nonce = Buffer.from(providerNonce(BLOCK_HASH, ORIGIN)).toString('hex')
-    expect(nonce).toBe('ffc3c66f9af794ec881f61f56ca2c3b0d40f173fec858cbcbe45253a0fb4c774')
-    expect(json.nonce).toBe(nonce)
-  })
-
-  it.each([
-    ['another version', { version: 2 }],
-    ['an unknown member', { more: 1 }],
-    ['another kind', { kind: 'chutes' }],
-    ['an origin with a path', { origin: 'https://provider.example/' }],
-    ['an origin without TLS', { origin: 'http://provider.example' }],
-    ['an answer from another origin', { origin: 'https://another.example' }],
-    ['an upper-case nonce', { nonce: 'AB'.repeat(32) }],
-    ['a negative time', { fetched_at: -1 }],
-    ['a block without its hash', { block: { chain_id: 1, number: 1 } }],
-    ['a block hash without 0x', { block: { chain_id: 1, number: 1, hash: '00'.repeat(32) } }],
-    ['nine answers', { responses: new Array(9).fill(json.responses[0]) }],
-    ['an upper-case header', { responses: [{ ...json.responses[0], headers: { Date: 'x' } }] }],
-    [
-      'a header with an underscore',
-      { responses: [{ ...json.responses[0], headers: { x_a: 'x' } }] },
-    ],
-    [
-      'a header with a name of 65 characters',
-      { responses: [{ ...json.responses[0], headers: { ['x'.repeat(65)]: 'x' } }] },
-    ],
-    ['a body that is no base64', { responses: [{ ...json.responses[0], body: 'a' }] }],
-    ['a URL in another form', { collateral: [{ ...json.responses[0], url: 'https://a.example' }] }],
-  ])('parseProviderEvidence refuses %s', async (_, changed) => {
-    const bytes = Buffer.from(JSON.stringify({ ...json, ...changed }))
-    expect(() => parseProviderEvidence(bytes)).toThrow(
-      expect.objectContaining({ code: 'evidence_malformed' }),
-    )
     const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
-    expect(facts).toBeNull()
-    expect(checks[0]).toMatchObject({ outcome: 'failed', code: 'evidence_malformed' })
-  })
+    expect(facts?.origin).toBe(ORIGIN)
+    expect(facts?.model.weights).not.toBe('hardware_proven')
+    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  },
+)
 
-  it('parseProviderEvidence refuses more bytes than its limit', () => {
-    expect(() => parseProviderEvidence(new Uint8Array(4 * 1024 * 1024 + 1))).toThrow(
-      expect.objectContaining({ code: 'evidence_size' }),
-    )
+it('version 2 of Tinfoil without leave in the policy leaves the challenge open', async () => {
+  const { evidence, policy } = buildProviderEvidence('tinfoil v2', {
+    policy: { accepts_no_nonce: undefined },
   })
+  const { checks } = await judge(evidence, policy)
+  expect(checks.find(({ name }) => name === 'challenge')).toMatchObject({
+    outcome: 'not checked',
+    isWaived: false,
+  })
+})
+
+it('evidence without collateral leaves the checks of the makers open', async () => {
+  const { evidence, policy } = buildProviderEvidence('dstack', { collateral: () => [] })
+  const { checks } = await judge(evidence, policy)
+  expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+  expect(checks.find(({ name }) => name === 'TDX: TCB status')?.outcome).toBe('not checked')
+  expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
+})
+
+it('a policy that parseProviderPolicy did not return is a PolicyError', async () => {
+  const { evidence, policy } = buildProviderEvidence('nitro')
+  const made = { ...policyFrom(policy) }
+  const bytes = writeProviderEvidence(evidence)
+  await expect(verifyProviderEvidence(bytes, made, MADE_AT)).rejects.toThrow(PolicyError)
+})
+
+it('a machine of Tinfoil gives keys, code, GPU and weights', async () => {
+  const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP')
+  const { facts } = await judge(evidence, policy)
+  expect(facts).toMatchObject({
+    kind: 'tinfoil',
+    tee: 'SEV-SNP',
+    encryptionKey: HPKE_KEY,
+    tcb: { status: 'committed', advisories: [], versions: { snp: 23 } },
+    code: { by: 'release', repository: 'example/model', release: 'v1.0.0' },
+    gpus: ['GH100 A01 GSP FMC LF'],
+    model: {
+      weights: 'hardware_proven',
+      models: [{ name: 'example-31b', source: 'example/model-31B@fb9ae262', rootHash: ROOT_HASH }],
+    },
+  })
+})
+
+it('a service that names a model has claimed weights', async () => {
+  const { evidence, policy } = buildProviderEvidence('dstack', {
+    answer: ({ gateway_attestation: report }) => (report.model_name = 'example/model'),
+  })
+  const { facts } = await judge(evidence, policy)
+  expect(facts?.model).toMatchObject({ weights: 'provider_claimed', models: [] })
+  expect(facts?.tcb?.status).toBe('UpToDate')
+})
+
+const { evidence } = buildProviderEvidence('nitro')
+const json = JSON.parse(Buffer.from(writeProviderEvidence(evidence)).toString())
+
+it('the document is read as it was written', () => {
+  expect(parseProviderEvidence(writeProviderEvidence(evidence))).toEqual(evidence)
+})
+
+it('the nonce is SHA-256 of the block hash and the UTF-8 of the origin', () => {
+  const nonce = Buffer.from(providerNonce(BLOCK_HASH, ORIGIN)).toString('hex')
+  expect(nonce).toBe('ffc3c66f9af794ec881f61f56ca2c3b0d40f173fec858cbcbe45253a0fb4c774')
+  expect(json.nonce).toBe(nonce)
+})
+
+it.each([
+  ['another version', { version: 2 }],
+  ['an unknown member', { more: 1 }],
+  ['another kind', { kind: 'chutes' }],
+  ['an origin with a path', { origin: 'https://provider.example/' }],
+  ['an origin without TLS', { origin: 'http://provider.example' }],
+  ['an answer from another origin', { origin: 'https://another.example' }],
+  ['an upper-case nonce', { nonce: 'AB'.repeat(32) }],
+  ['a negative time', { fetched_at: -1 }],
+  ['a block without its hash', { block: { chain_id: 1, number: 1 } }],
+  ['a block hash without 0x', { block: { chain_id: 1, number: 1, hash: '00'.repeat(32) } }],
+  ['nine answers', { responses: new Array(9).fill(json.responses[0]) }],
+  ['an upper-case header', { responses: [{ ...json.responses[0], headers: { Date: 'x' } }] }],
+  ['a header with an underscore', { responses: [{ ...json.responses[0], headers: { x_a: 'x' } }] }],
+  [
+    'a header with a name of 65 characters',
+    { responses: [{ ...json.responses[0], headers: { ['x'.repeat(65)]: 'x' } }] },
+  ],
+  ['a body that is no base64', { responses: [{ ...json.responses[0], body: 'a' }] }],
+  ['a URL in another form', { collateral: [{ ...json.responses[0], url: 'https://a.example' }] }],
+])('parseProviderEvidence refuses %s', async (_, changed) => {
+  const bytes = Buffer.from(JSON.stringify({ ...json, ...changed }))
+  expect(() => parseProviderEvidence(bytes)).toThrow(
+    expect.objectContaining({ code: 'evidence_malformed' }),
+  )
+  const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
+  expect(facts).toBeNull()
+  expect(checks[0]).toMatchObject({ outcome: 'failed', code: 'evidence_malformed' })
+})
+
+it('parseProviderEvidence refuses more bytes than its limit', () => {
+  expect(() => parseProviderEvidence(new Uint8Array(4 * 1024 * 1024 + 1))).toThrow(
+    expect.objectContaining({ code: 'evidence_size' }),
+  )
 })

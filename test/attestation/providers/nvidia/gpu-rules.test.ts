@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   GPU_CHECKS,
   NRAS_CHECKS,
@@ -30,45 +30,41 @@ function expectRefusal(checks: readonly ProviderCheck[], code: keyof typeof NVID
   expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
 }
 
-describe('a rule of GPU evidence', () => {
-  it.each(gpuAcceptances)('rule $rule of GPU evidence accepts $name', async (acceptance) => {
-    const { evidence, policy } = gpuCaseOf(acceptance)
-    const { facts, checks } = await verifyGpuEvidence(evidence, policy, GPU_AT)
-    expect(() => requireChecks(checks)).not.toThrow()
-    expect(checks.map(({ name }) => name)).toEqual(Object.keys(GPU_CHECKS))
-    expect(facts).not.toBeNull()
-  })
-
-  it.each(gpuRefusals)('verifyGpuEvidence refuses with $code: $name', async (refusal) => {
-    const { evidence, policy } = gpuCaseOf(refusal)
-    const { checks } = await verifyGpuEvidence(evidence, policy, GPU_AT)
-    expectRefusal(checks, refusal.code)
-  })
-
-  it('accepted evidence gives the fields, and reference values stay unchecked', async () => {
-    const { evidence, policy } = gpuCaseOf({})
-    const { facts, checks } = await verifyGpuEvidence(evidence, policy, GPU_AT)
-    expect(facts).toMatchObject({ device: 'GH100 A01 GSP FMC LF', driver: '590.12', slot: 0 })
-    expect(facts?.firmwareId).toEqual(FIRMWARE_ID)
-    expect(facts?.measurements.size).toBe(3)
-    const open = checks.filter(({ outcome }) => outcome === 'not checked')
-    expect(open.map(({ name }) => name)).toEqual(['reference values', 'device revocation'])
-  })
+it.each(gpuAcceptances)('rule $rule of GPU evidence accepts $name', async (acceptance) => {
+  const { evidence, policy } = gpuCaseOf(acceptance)
+  const { facts, checks } = await verifyGpuEvidence(evidence, policy, GPU_AT)
+  expect(() => requireChecks(checks)).not.toThrow()
+  expect(checks.map(({ name }) => name)).toEqual(Object.keys(GPU_CHECKS))
+  expect(facts).not.toBeNull()
 })
 
-describe('a rule of NRAS answers', () => {
-  it.each(nrasAcceptances)('rule $rule of NRAS answers accepts $name', async (acceptance) => {
-    const { evidence, policy } = nrasCaseOf(acceptance)
-    const at = acceptance.at ?? NRAS_AT
-    const { devices, checks } = await verifyNrasAnswer(evidence, policy, at)
-    expect(() => requireChecks(checks)).not.toThrow()
-    expect(checks.map(({ name }) => name)).toEqual(Object.keys(NRAS_CHECKS))
-    expect(devices).toMatchObject([{ name: 'GPU-0', driver: '590.12', vbios: null }])
-  })
+it.each(gpuRefusals)('verifyGpuEvidence refuses with $code: $name', async (refusal) => {
+  const { evidence, policy } = gpuCaseOf(refusal)
+  const { checks } = await verifyGpuEvidence(evidence, policy, GPU_AT)
+  expectRefusal(checks, refusal.code)
+})
 
-  it.each(nrasRefusals)('verifyNrasAnswer refuses with $code: $name', async (refusal) => {
-    const { evidence, policy } = nrasCaseOf(refusal)
-    const { checks } = await verifyNrasAnswer(evidence, policy, refusal.at ?? NRAS_AT)
-    expectRefusal(checks, refusal.code)
-  })
+it('accepted evidence gives the fields, and reference values stay unchecked', async () => {
+  const { evidence, policy } = gpuCaseOf({})
+  const { facts, checks } = await verifyGpuEvidence(evidence, policy, GPU_AT)
+  expect(facts).toMatchObject({ device: 'GH100 A01 GSP FMC LF', driver: '590.12', slot: 0 })
+  expect(facts?.firmwareId).toEqual(FIRMWARE_ID)
+  expect(facts?.measurements.size).toBe(3)
+  const open = checks.filter(({ outcome }) => outcome === 'not checked')
+  expect(open.map(({ name }) => name)).toEqual(['reference values', 'device revocation'])
+})
+
+it.each(nrasAcceptances)('rule $rule of NRAS answers accepts $name', async (acceptance) => {
+  const { evidence, policy } = nrasCaseOf(acceptance)
+  const at = acceptance.at ?? NRAS_AT
+  const { devices, checks } = await verifyNrasAnswer(evidence, policy, at)
+  expect(() => requireChecks(checks)).not.toThrow()
+  expect(checks.map(({ name }) => name)).toEqual(Object.keys(NRAS_CHECKS))
+  expect(devices).toMatchObject([{ name: 'GPU-0', driver: '590.12', vbios: null }])
+})
+
+it.each(nrasRefusals)('verifyNrasAnswer refuses with $code: $name', async (refusal) => {
+  const { evidence, policy } = nrasCaseOf(refusal)
+  const { checks } = await verifyNrasAnswer(evidence, policy, refusal.at ?? NRAS_AT)
+  expectRefusal(checks, refusal.code)
 })

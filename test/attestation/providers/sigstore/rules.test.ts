@@ -19,47 +19,42 @@ import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provide
 
 const trust = DEVELOPMENT_SIGSTORE
 
-describe('a rule', () => {
-  it.each(sigstoreAcceptances)(
-    'verifySigstoreBundle accepts a bundle: $name',
-    async (acceptance) => {
-      const { identity } = acceptance
-      const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(acceptance), {
-        identity: { ...IDENTITY, ...identity },
-        trust,
-      })
-      requireChecks(checks)
-      expect(checks.map(({ name }) => name)).toEqual(Object.keys(SIGSTORE_CHECKS))
-      expect(facts).toMatchObject({
-        repository: 'example/model',
-        ref: 'refs/tags/v1.0.0',
-        digest: DIGEST,
-      })
-    },
-  )
-
-  it.each(sigstoreRefusals)('verifySigstoreBundle refuses with $code: $name', async (refusal) => {
-    const { code, identity } = refusal
-    const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(refusal), {
-      identity: { ...IDENTITY, ...identity },
-      trust,
-    })
-    const failed = checks.filter(({ outcome }) => outcome === 'failed')
-    expect(failed.map(({ name, code: found }) => [name, found])).toEqual([
-      [SIGSTORE_CODES[code], code],
-    ])
-    expect(facts).toBeNull()
-    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+it.each(sigstoreAcceptances)('verifySigstoreBundle accepts a bundle: $name', async (acceptance) => {
+  const { identity } = acceptance
+  const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(acceptance), {
+    identity: { ...IDENTITY, ...identity },
+    trust,
   })
-
-  it('a bundle without an accepted repository shows who built, and is not accepted', async () => {
-    const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(), {
-      identity: null,
-      trust,
-    })
-    expect(facts?.repository).toBe('example/model')
-    expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
+  requireChecks(checks)
+  expect(checks.map(({ name }) => name)).toEqual(Object.keys(SIGSTORE_CHECKS))
+  expect(facts).toMatchObject({
+    repository: 'example/model',
+    ref: 'refs/tags/v1.0.0',
+    digest: DIGEST,
   })
+})
+
+it.each(sigstoreRefusals)('verifySigstoreBundle refuses with $code: $name', async (refusal) => {
+  const { code, identity } = refusal
+  const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(refusal), {
+    identity: { ...IDENTITY, ...identity },
+    trust,
+  })
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  expect(failed.map(({ name, code: found }) => [name, found])).toEqual([
+    [SIGSTORE_CODES[code], code],
+  ])
+  expect(facts).toBeNull()
+  expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+})
+
+it('a bundle without an accepted repository shows who built, and is not accepted', async () => {
+  const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(), {
+    identity: null,
+    trust,
+  })
+  expect(facts?.repository).toBe('example/model')
+  expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
 })
 
 describe.skipIf(!PROVIDER_FIXTURES.isMet)(PROVIDER_FIXTURES.title('a real bundle'), () => {

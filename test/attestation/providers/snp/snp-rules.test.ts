@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import {
@@ -16,56 +16,54 @@ import {
 } from '../../../support/provider-builder/snp-report-builder.ts'
 import { caseOf, snpAcceptances, snpRefusals } from '../../../support/provider-cases/snp-cases.ts'
 
-describe('a rule of reports', () => {
-  it.each(snpAcceptances)('rule $rule of reports accepts $name', async (acceptance) => {
-    const { evidence, policy } = caseOf(acceptance)
-    const { facts, checks } = await verifySnpReport(evidence, policy, acceptance.at ?? SNP_AT)
-    expect(() => requireChecks(checks)).not.toThrow()
-    expect(checks.map(({ name }) => name)).toEqual(Object.keys(SNP_CHECKS))
-    expect(facts?.measurement).toEqual(SNP_MEASUREMENT)
-  })
+it.each(snpAcceptances)('rule $rule of reports accepts $name', async (acceptance) => {
+  const { evidence, policy } = caseOf(acceptance)
+  const { facts, checks } = await verifySnpReport(evidence, policy, acceptance.at ?? SNP_AT)
+  expect(() => requireChecks(checks)).not.toThrow()
+  expect(checks.map(({ name }) => name)).toEqual(Object.keys(SNP_CHECKS))
+  expect(facts?.measurement).toEqual(SNP_MEASUREMENT)
+})
 
-  it.each(snpRefusals)('verifySnpReport refuses with $code: $name', async (refusal) => {
-    const { evidence, policy } = caseOf(refusal)
-    const { facts, checks } = await verifySnpReport(evidence, policy, refusal.at ?? SNP_AT)
-    const failed = checks.filter(({ outcome }) => outcome === 'failed')
-    const name = SNP_RULES[SNP_CODES[refusal.code]]
-    expect(failed.map((check) => [check.code, check.name])).toEqual([[refusal.code, name]])
-    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
-    expect(facts === null).toBe(AUTHENTICITY.has(name))
-    // rules.md says which checks are left out after a failure.
-    const passed = new Set(
-      checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name),
-    )
-    for (const check of checks.filter(({ isWaived }) => !isWaived)) {
-      const needed = NEEDED_BY[check.name]
-      const isMade = needed === null || passed.has(needed)
-      expect([check.name, check.outcome !== 'not checked']).toEqual([check.name, isMade])
-    }
-  })
+it.each(snpRefusals)('verifySnpReport refuses with $code: $name', async (refusal) => {
+  const { evidence, policy } = caseOf(refusal)
+  const { facts, checks } = await verifySnpReport(evidence, policy, refusal.at ?? SNP_AT)
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  const name = SNP_RULES[SNP_CODES[refusal.code]]
+  expect(failed.map((check) => [check.code, check.name])).toEqual([[refusal.code, name]])
+  expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  expect(facts === null).toBe(AUTHENTICITY.has(name))
+  // rules.md says which checks are left out after a failure.
+  const passed = new Set(
+    checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name),
+  )
+  for (const check of checks.filter(({ isWaived }) => !isWaived)) {
+    const needed = NEEDED_BY[check.name]
+    const isMade = needed === null || passed.has(needed)
+    expect([check.name, check.outcome !== 'not checked']).toEqual([check.name, isMade])
+  }
+})
 
-  it.each([
-    ['the reported TCB is behind by its last byte', [0x3f, 0x1e7], true, false],
-    ['the current TCB is ahead of the committed by its last byte', [0x3f], true, true],
-  ])('the facts say when %s', async (_, offsets, isReportedBehind, isProvisional) => {
-    const { evidence, policy } = buildSnp({
-      report: (report) => {
-        for (const offset of offsets) report[offset] = SNP_TCBS.Milan.microcode + 1
-      },
-    })
-    const { facts } = await verifySnpReport(evidence, policy, SNP_AT)
-    expect(facts).toMatchObject({ isReportedBehind, isProvisional })
+it.each([
+  ['the reported TCB is behind by its last byte', [0x3f, 0x1e7], true, false],
+  ['the current TCB is ahead of the committed by its last byte', [0x3f], true, true],
+])('the facts say when %s', async (_, offsets, isReportedBehind, isProvisional) => {
+  const { evidence, policy } = buildSnp({
+    report: (report) => {
+      for (const offset of offsets) report[offset] = SNP_TCBS.Milan.microcode + 1
+    },
   })
+  const { facts } = await verifySnpReport(evidence, policy, SNP_AT)
+  expect(facts).toMatchObject({ isReportedBehind, isProvisional })
+})
 
-  it('a report without the list that the policy needs is refused as not checked', async () => {
-    const { evidence, policy } = buildSnp()
-    const { needsRevocationList: _, ...rest } = policy
-    const { checks } = await verifySnpReport(evidence, rest, SNP_AT)
-    expect(
-      checks.filter(({ outcome, isWaived }) => outcome === 'not checked' && !isWaived),
-    ).toEqual([expect.objectContaining({ name: 'revocation' })])
-    expect(() => requireChecks(checks)).toThrow('revocation')
-  })
+it('a report without the list that the policy needs is refused as not checked', async () => {
+  const { evidence, policy } = buildSnp()
+  const { needsRevocationList: _, ...rest } = policy
+  const { checks } = await verifySnpReport(evidence, rest, SNP_AT)
+  expect(checks.filter(({ outcome, isWaived }) => outcome === 'not checked' && !isWaived)).toEqual([
+    expect.objectContaining({ name: 'revocation' }),
+  ])
+  expect(() => requireChecks(checks)).toThrow('revocation')
 })
 
 /** The checks without which a report establishes no facts. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { PolicyError } from '#attestation/nitro/policy.ts'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
@@ -16,79 +16,73 @@ import {
 
 const codes: Readonly<Record<string, string>> = TDX_CODES
 
-describe('a rule', () => {
-  it.each(tdxAcceptances)('the check "$check" accepts $name', async (acceptance) => {
-    const { policy, at = MADE_AT } = acceptance
-    const { facts, checks } = await verifyTdxQuote(
-      buildTdxEvidence(acceptance),
-      { ...TDX_POLICY, ...policy },
-      at,
-    )
-    expect(checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
-    expect(checks.map(({ name }) => name)).toEqual(Object.keys(TDX_CHECKS))
-    expect(facts?.tcb).not.toBeNull()
-  })
-
-  it.each(tdxRefusals)('verifyTdxQuote refuses with $code: $name', async (refusal) => {
-    const { code, check = codes[code] ?? 'PCK chain', policy, at = MADE_AT } = refusal
-    const { checks } = await verifyTdxQuote(
-      buildTdxEvidence(refusal),
-      { ...TDX_POLICY, ...policy },
-      at,
-    )
-    const failed = checks.filter(({ outcome }) => outcome === 'failed')
-    expect(failed.map(({ name, code: found }) => [name, found])).toEqual([[check, code]])
-    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
-  })
-
-  it.each(brokenTdxPolicies)('verifyTdxQuote throws PolicyError for %s', async (_, policy) => {
-    await expect(verifyTdxQuote(buildTdxEvidence(), policy as TdxPolicy, MADE_AT)).rejects.toThrow(
-      PolicyError,
-    )
-  })
+it.each(tdxAcceptances)('the check "$check" accepts $name', async (acceptance) => {
+  const { policy, at = MADE_AT } = acceptance
+  const { facts, checks } = await verifyTdxQuote(
+    buildTdxEvidence(acceptance),
+    { ...TDX_POLICY, ...policy },
+    at,
+  )
+  expect(checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
+  expect(checks.map(({ name }) => name)).toEqual(Object.keys(TDX_CHECKS))
+  expect(facts?.tcb).not.toBeNull()
 })
 
-describe('a message', () => {
-  async function messageOf(
-    changes: Parameters<typeof buildTdxEvidence>[0],
-    policy: Partial<TdxPolicy> = {},
-  ) {
-    const evidence = buildTdxEvidence(changes)
-    const { checks } = await verifyTdxQuote(evidence, { ...TDX_POLICY, ...policy }, MADE_AT)
-    return checks.find(({ outcome }) => outcome === 'failed')?.detail
-  }
-
-  it('a refusal of measurements names the nearest set and its other registers', async () => {
-    const [zeros, ones] = [new Uint8Array(48), new Uint8Array(48).fill(1)]
-    const measurements = [
-      { rtmr0: ones, rtmr3: ones },
-      { rtmr0: zeros, rtmr3: ones },
-    ]
-    expect(await messageOf({}, { measurements })).toBe(
-      'expected the measurements of one of 2 sets: the nearest is set 1, but for rtmr3',
-    )
-  })
-
-  it('a refusal of a platform names the component that is below the lowest level', async () => {
-    const change = (body: Uint8Array) => void body.set([6], 2)
-    expect(await messageOf({ body: change })).toBe(
-      'expected a platform of a TCB level: the lowest needs TDX component 2 of 7, got 6',
-    )
-  })
+it.each(tdxRefusals)('verifyTdxQuote refuses with $code: $name', async (refusal) => {
+  const { code, check = codes[code] ?? 'PCK chain', policy, at = MADE_AT } = refusal
+  const { checks } = await verifyTdxQuote(
+    buildTdxEvidence(refusal),
+    { ...TDX_POLICY, ...policy },
+    at,
+  )
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  expect(failed.map(({ name, code: found }) => [name, found])).toEqual([[check, code]])
+  expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
 })
 
-describe('the window of evidence', () => {
-  it.each(['pck', 'platformCa', 'tcbSigning'] as const)(
-    'the window is within the validity of the certificate %s',
-    async (name) => {
-      const from = new Date(MADE_AT.getTime() - 60_000)
-      const to = new Date(MADE_AT.getTime() + 60_000)
-      const evidence = buildTdxEvidence({
-        certificates: { [name]: { validity: validityOf(from, to) } },
-      })
-      const { facts, checks } = await verifyTdxQuote(evidence, TDX_POLICY, MADE_AT)
-      requireChecks(checks)
-      expect(facts?.window).toEqual({ fromMs: from.getTime(), toMs: to.getTime() })
-    },
+it.each(brokenTdxPolicies)('verifyTdxQuote throws PolicyError for %s', async (_, policy) => {
+  await expect(verifyTdxQuote(buildTdxEvidence(), policy as TdxPolicy, MADE_AT)).rejects.toThrow(
+    PolicyError,
   )
 })
+
+async function messageOf(
+  changes: Parameters<typeof buildTdxEvidence>[0],
+  policy: Partial<TdxPolicy> = {},
+) {
+  const evidence = buildTdxEvidence(changes)
+  const { checks } = await verifyTdxQuote(evidence, { ...TDX_POLICY, ...policy }, MADE_AT)
+  return checks.find(({ outcome }) => outcome === 'failed')?.detail
+}
+
+it('a refusal of measurements names the nearest set and its other registers', async () => {
+  const [zeros, ones] = [new Uint8Array(48), new Uint8Array(48).fill(1)]
+  const measurements = [
+    { rtmr0: ones, rtmr3: ones },
+    { rtmr0: zeros, rtmr3: ones },
+  ]
+  expect(await messageOf({}, { measurements })).toBe(
+    'expected the measurements of one of 2 sets: the nearest is set 1, but for rtmr3',
+  )
+})
+
+it('a refusal of a platform names the component that is below the lowest level', async () => {
+  const change = (body: Uint8Array) => void body.set([6], 2)
+  expect(await messageOf({ body: change })).toBe(
+    'expected a platform of a TCB level: the lowest needs TDX component 2 of 7, got 6',
+  )
+})
+
+it.each(['pck', 'platformCa', 'tcbSigning'] as const)(
+  'the window is within the validity of the certificate %s',
+  async (name) => {
+    const from = new Date(MADE_AT.getTime() - 60_000)
+    const to = new Date(MADE_AT.getTime() + 60_000)
+    const evidence = buildTdxEvidence({
+      certificates: { [name]: { validity: validityOf(from, to) } },
+    })
+    const { facts, checks } = await verifyTdxQuote(evidence, TDX_POLICY, MADE_AT)
+    requireChecks(checks)
+    expect(facts?.window).toEqual({ fromMs: from.getTime(), toMs: to.getTime() })
+  },
+)
