@@ -81,6 +81,13 @@ export const changeAnswer =
   (question, honest) =>
     question.resource === resource ? change(honest()) : honest()
 
+/** Changes what the list of logs says of the log. */
+export const changeListed = (change: JsonObject): Attack =>
+  changeAnswer('logs', ({ logs }) => ({
+    logs: [{ ...(logs as readonly JsonObject[])[0], ...change }],
+    cursor: null,
+  }))
+
 /** Answers with the log's leaves after a change. */
 export const changeLeaves =
   (change: (leaves: readonly Uint8Array[]) => readonly Uint8Array[]): Attack =>
@@ -97,8 +104,8 @@ export const switchHistory =
   (question, honest) =>
     question.resource === resource && question.of >= from ? honest(other) : honest()
 
-export const headOf = (of: () => BuiltLog, at: number) => {
-  const head = of().heads[at]
+export const headOf = (at: number) => {
+  const head = log.heads[at]
   if (head === undefined) throw new Error(`no head ${at}`)
   return describeHead(head)
 }

@@ -1,5 +1,4 @@
-import { createServer, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { ServerResponse } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   ATTEMPTS_MAX,
@@ -10,8 +9,9 @@ import {
   SLOW_ATTEMPTS_MAX,
 } from '#audit/gateway-http.ts'
 import { UnsafeKey } from '#client/gateway.ts'
+import { type ScriptedEndpoint, startScriptedEndpoint } from '../support/scripted-endpoint.ts'
 
-let server: Server
+let server: ScriptedEndpoint
 let url: string
 let http: GatewayHttp
 /** What the server does with each question, in turn; the last one again and again. */
@@ -20,15 +20,14 @@ let asked: { path: string | undefined; authorization: string | undefined }[] = [
 let pauses: number[] = []
 
 beforeAll(async () => {
-  server = createServer((request, response) => {
+  server = await startScriptedEndpoint((request, response) => {
     asked.push({ path: request.url, authorization: request.headers.authorization })
     const step = script[asked.length - 1] ?? script.at(-1)
     step?.(response)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/base/`
+  url = `${server.origin}/base/`
 })
-afterAll(() => server.close())
+afterAll(() => server.stop())
 
 function open(
   steps: typeof script,

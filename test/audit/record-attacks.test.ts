@@ -15,6 +15,7 @@ import {
   BATCHES,
   changeEntry,
   changeHead,
+  changeListed,
   changeRecord,
   foreign,
   headOf,
@@ -31,6 +32,11 @@ import {
 beforeAll(openAttackStage)
 afterAll(() => stage.close())
 
+const attestedBy = (document: () => string) => (record: JsonObject) => ({
+  ...record,
+  attestation: document(),
+})
+
 const RECORD_ATTACKS: readonly Row[] = [
   ['a record left out', ['record_missing'], () => changeRecord(MIDDLE_LEAF, () => undefined)],
   [
@@ -41,25 +47,29 @@ const RECORD_ATTACKS: readonly Row[] = [
   [
     'the attestation document of another notary',
     ['attestation_swapped'],
-    () => changeRecord(MIDDLE_LEAF, (record) => ({ ...record, attestation: foreign.document })),
+    () =>
+      changeRecord(
+        MIDDLE_LEAF,
+        attestedBy(() => foreign.document),
+      ),
   ],
   [
     'a document of the same key for something else',
     ['configuration_mismatch'],
     () =>
-      changeRecord(MIDDLE_LEAF, (record) => ({
-        ...record,
-        attestation: log.attestations[1]?.document ?? '',
-      })),
+      changeRecord(
+        MIDDLE_LEAF,
+        attestedBy(() => log.attestations[1]?.document ?? ''),
+      ),
   ],
   [
     'a document with a broken signature',
     ['attestation_invalid'],
     () =>
-      changeRecord(MIDDLE_LEAF, (record) => ({
-        ...record,
-        attestation: breakSignature(log.document),
-      })),
+      changeRecord(
+        MIDDLE_LEAF,
+        attestedBy(() => breakSignature(log.document)),
+      ),
   ],
   [
     'a record under a later head',
@@ -74,25 +84,16 @@ const RECORD_ATTACKS: readonly Row[] = [
   [
     'the digest of another document',
     ['attestation_digest_mismatch'],
-    () => (question, honest) =>
-      question.resource === 'logs'
-        ? {
-            logs: [
-              {
-                ...(honest().logs as readonly JsonObject[])[0],
-                attestation_sha256: '00'.repeat(32),
-              },
-            ],
-            cursor: null,
-          }
-        : honest(),
+    () => changeListed({ attestation_sha256: '00'.repeat(32) }),
   ],
 ]
+
+const audit = (...words: readonly string[]) => stage.audit(...trust, '--key', TEST_KEY, ...words)
 
 describe('affidavit audit --key', () => {
   it.each(RECORD_ATTACKS)('an audit with a key catches %s: %j', async (_, expected, attack) => {
     stage.server.serve([log], attack())
-    const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+    const { code, codes } = await audit()
     expect([code, codes]).toEqual([1, [...expected].sort()])
   })
 
@@ -107,7 +108,7 @@ describe('affidavit audit --key', () => {
       after: { log: first, heads: 1 },
     })
     stage.server.serve([{ ...backdated, attestations: first.attestations }])
-    const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+    const { code, codes } = await audit()
     expect([code, codes]).toEqual([1, ['attestation_time', 'record_time']])
   })
 
@@ -129,7 +130,7 @@ describe('affidavit audit --key', () => {
 
     it('erased content is no fault when the gateway says that it erased it, and is counted', async () => {
       serveWithout({ erased })
-      const { code, codes, outcomes, stdout } = await stage.audit(...trust, '--key', TEST_KEY)
+      const { code, codes, outcomes, stdout } = await audit()
       expect([code, codes, outcomes.records]).toEqual([0, [], 'passed'])
       expect(stdout).toContain('17 in order; 1 of them have erased content, as the gateway states')
     })
@@ -137,10 +138,10 @@ describe('affidavit audit --key', () => {
     it('a record without its content has a receipt that is its leaf all the same, and a hash of its own', async () => {
       const [{ receipt = {} } = {}] = other.records.slice(MIDDLE_LEAF)
       serveWithout({ erased }, { receipt: { ...(receipt as JsonObject), index: MIDDLE_LEAF } })
-      const { codes } = await stage.audit(...trust, '--key', TEST_KEY)
+      const { codes } = await audit()
       expect(codes).toContain('record_mismatch')
       serveWithout({ erased }, { hash: 'ab'.repeat(32) })
-      expect((await stage.audit(...trust, '--key', TEST_KEY)).codes).toEqual(['record_invalid'])
+      expect((await audit()).codes).toEqual(['record_invalid'])
     })
   })
 
@@ -167,13 +168,13 @@ describe('affidavit audit --key', () => {
 
     it('a head that was anchored again is no fault, and its records name both transactions', async () => {
       stage.server.serve([log], serveAgain([first], [again()]))
-      const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+      const { code, codes } = await audit()
       expect([code, codes]).toEqual([0, []])
     })
 
     it('an audit catches a record that says its head was anchored again, whose head does not', async () => {
       stage.server.serve([log], serveAgain([`0x${'66'.repeat(32)}`], [again()]))
-      const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+      const { code, codes } = await audit()
       expect([code, codes]).toEqual([1, ['record_anchor_mismatch']])
     })
   })
@@ -187,14 +188,14 @@ describe('affidavit audit --key', () => {
     ],
   ])('an audit catches %s than is expected', async (_, expected, words) => {
     stage.server.serve([log])
-    const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY, ...words())
+    const { code, codes } = await audit(...words())
     expect([code, codes]).toEqual([1, expected])
   })
 
   it('an audit takes the expected measurements from a signed list of releases, and names the one it met', async () => {
     stage.server.serve([log])
     const list = await saveReleases([entryOf(releaseOf(log))])
-    const { code, stdout, outcomes } = await stage.audit(...trust, '--key', TEST_KEY, ...list)
+    const { code, stdout, outcomes } = await audit(...list)
     expect([code, outcomes.measurements]).toEqual([0, 'passed'])
     expect(stdout).toMatch(/[0-9]+ in order; release 1\.4\.0 \(commit 0123/)
   })
@@ -203,7 +204,7 @@ describe('affidavit audit --key', () => {
     stage.server.serve([log])
     const revoked = { at: '2031-01-01T00:00:00Z', reason: 'it signs anything' }
     const list = await saveReleases([{ ...entryOf(releaseOf(log)), revoked }])
-    const { code, codes, findings } = await stage.audit(...trust, '--key', TEST_KEY, ...list)
+    const { code, codes, findings } = await audit(...list)
     expect([code, codes]).toEqual([1, ['measurements_unexpected']])
     expect(findings[0]?.message).toContain('it signs anything')
   })
@@ -217,19 +218,10 @@ function breakSignature(document: string): string {
 
 /** The record with a true proof to another head of its log. */
 function underHead(record: JsonObject, at: number): JsonObject {
-  const { size, root, signature } = headOf(() => log, at)
+  const { size = 0, root = '', signature = '' } = headOf(at)
   const { index } = record.receipt as { readonly index: number }
   const path = log.reference.path(index, Number(size)).map(encodeHex)
-  return {
-    ...record,
-    log: {
-      ...(record.log as JsonObject),
-      size: size ?? 0,
-      root: root ?? '',
-      signature: signature ?? '',
-      path,
-    },
-  }
+  return { ...record, log: { ...(record.log as JsonObject), size, root, signature, path } }
 }
 
 /** A release with the measurements of the log's documents. */

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { chmod, cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { chmod, cp, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { listBridges } from '#enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
+import { folderOfFile, folderOfTest } from '../support/folders.ts'
 import { needProgram } from '../support/needs.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -142,29 +142,23 @@ describe('container images', () => {
   })
 
   it('the image has every file that gateway, agent and command line load', async () => {
-    const image = await mkdtemp(join(tmpdir(), 'affidavit-image-'))
-    try {
-      const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm) ?? []
-      for (const folder of copied.filter((path) => existsSync(join(root, path))))
-        await cp(join(root, folder), join(image, folder), { recursive: true })
-      await cp(join(root, 'package.json'), join(image, 'package.json'))
-      await symlink(join(root, 'node_modules'), join(image, 'node_modules'))
-      const commands = readdirSync(join(image, 'src/cli/commands')).filter((name) =>
-        /\.ts$/.test(name),
-      )
-      const files = [
-        'compose.ts',
-        'agent/run-agent.ts',
-        ...commands.map((name) => `cli/commands/${name}`),
-      ]
-      const load = `for (const file of ${JSON.stringify(files)}) await import('./src/' + file)`
-      const words = ['--input-type=module', '--eval', `${load}; console.log('loaded')`]
-      expect(execFileSync(process.execPath, words, { cwd: image, encoding: 'utf8' })).toBe(
-        'loaded\n',
-      )
-    } finally {
-      await rm(image, { recursive: true })
-    }
+    const image = folderOfTest()
+    const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm) ?? []
+    for (const folder of copied.filter((path) => existsSync(join(root, path))))
+      await cp(join(root, folder), join(image, folder), { recursive: true })
+    await cp(join(root, 'package.json'), join(image, 'package.json'))
+    await symlink(join(root, 'node_modules'), join(image, 'node_modules'))
+    const commands = readdirSync(join(image, 'src/cli/commands')).filter((name) =>
+      /\.ts$/.test(name),
+    )
+    const files = [
+      'compose.ts',
+      'agent/run-agent.ts',
+      ...commands.map((name) => `cli/commands/${name}`),
+    ]
+    const load = `for (const file of ${JSON.stringify(files)}) await import('./src/' + file)`
+    const words = ['--input-type=module', '--eval', `${load}; console.log('loaded')`]
+    expect(execFileSync(process.execPath, words, { cwd: image, encoding: 'utf8' })).toBe('loaded\n')
   })
 })
 
@@ -190,11 +184,10 @@ describe('the gateway in a container', () => {
 const ANALYZER = needProgram('systemd-analyze')
 
 describe('the systemd units', () => {
-  let sandbox: string
+  const sandbox = folderOfFile()
   beforeAll(async () => {
     // A root of its own, with the programs that the units start: the programs of this
     // machine take no part.
-    sandbox = await mkdtemp(join(tmpdir(), 'affidavit-units-'))
     await mkdir(join(sandbox, 'etc/systemd'), { recursive: true })
     await cp(units, join(sandbox, 'etc/systemd/system'), { recursive: true })
     await cp('/usr/lib/systemd/system', join(sandbox, 'usr/lib/systemd/system'), {
@@ -209,7 +202,6 @@ describe('the systemd units', () => {
     ])
       await saveProgram(program)
   })
-  afterAll(() => rm(sandbox, { recursive: true }))
 
   async function saveProgram(path: string): Promise<void> {
     await mkdir(join(sandbox, path, '..'), { recursive: true })

@@ -1,13 +1,13 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ConnectionOptions, connect } from '@nats-io/transport-node'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { awaitFreePort } from '#src/local/free-port.ts'
+import { folderOfFile } from '../support/folders.ts'
 import { NATS } from '../support/nats-server.ts'
 import { needProgram } from '../support/needs.ts'
 import { until } from '../support/until.ts'
@@ -32,12 +32,11 @@ function mountOf(name: string): string {
   return volumeMounts.find((one: { readonly name: string }) => one.name === name).mountPath
 }
 
-let folder: string
+const folder = folderOfFile()
 let port: number
 let server: ChildProcess
 beforeAll(async () => {
   if (!NEED.isMet) return
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-nats-'))
   execFileSync('bash', ['-euc', certificateCommands()], { cwd: folder, stdio: 'ignore' })
   const placeOf = (volume: string) => join(folder, 'pod', mountOf(volume))
   for (const volume of ['config', 'login']) await mkdir(placeOf(volume), { recursive: true })
@@ -63,7 +62,6 @@ afterAll(async () => {
   const ended = once(server, 'exit')
   server.kill('SIGKILL')
   await ended
-  await rm(folder, { recursive: true })
 })
 
 /** The name is what gateways dial by the Service; passed on to Node's TLS, though not in the type. */

@@ -1,7 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { cp, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { validate as deployment } from 'kubernetes-models/_schemas/IoK8sApiAppsV1Deployment'
@@ -13,10 +12,11 @@ import { validate as service } from 'kubernetes-models/_schemas/IoK8sApiCoreV1Se
 import { validate as serviceAccount } from 'kubernetes-models/_schemas/IoK8sApiCoreV1ServiceAccount'
 import { validate as networkPolicy } from 'kubernetes-models/_schemas/IoK8sApiNetworkingV1NetworkPolicy'
 import { validate as disruptionBudget } from 'kubernetes-models/_schemas/IoK8sApiPolicyV1PodDisruptionBudget'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
 import { createProgram } from '#src/cli/program.ts'
 import { readGatewayConfig } from '#src/config.ts'
+import { folderOfFile, folderOfTest } from '../support/folders.ts'
 import { needProgram } from '../support/needs.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -111,18 +111,6 @@ describe('the manifests', () => {
       (it: Manifest) => (it.spec.template.spec.containers[0].readinessProb = {}),
     ],
     ['no selector', (it: Manifest) => delete it.spec.selector],
-    [
-      'a port that is none',
-      (it: Manifest) => (it.spec.template.spec.containers[0].ports[0].containerPort = '3000'),
-    ],
-    [
-      'a probe without a port',
-      (it: Manifest) => delete it.spec.template.spec.containers[0].livenessProbe.httpGet.port,
-    ],
-    [
-      'a volume without its path',
-      (it: Manifest) => delete it.spec.template.spec.volumes[0].hostPath.path,
-    ],
     ['another kind', (it: Manifest) => (it.kind = 'Deploiement')],
   ])('a manifest with %s is not valid', (_, damage) => {
     const damaged = structuredClone(byKind('Deployment'))
@@ -194,9 +182,8 @@ describe('the gateway on Kubernetes', () => {
       CHAIN_ID: '84532',
       CONTRACT_ADDRESS: `0x${'11'.repeat(20)}`,
       RELEASE_KEY: 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a',
-      ...secrets.variables,
+      ...secrets,
     })
-    await secrets.remove()
     expect(config).toMatchObject({ isProduction: true, isStaging: false, isHistoryOpen: false })
     expect(config.databaseUrl).toBe('postgres://u:p@db/a')
     expect(config.bus).toMatchObject({
@@ -213,31 +200,26 @@ describe('the gateway on Kubernetes', () => {
 
   it('the gateway refuses settings whose blanks are not filled in', async () => {
     const NATS_URL = 'tls://gateway:PASSWORD@affidavit-nats:4222'
-    const secrets = await mountSecrets({ DATABASE_URL: 'postgres://u:p@db/a', NATS_URL })
-    const { variables } = secrets
+    const variables = await mountSecrets({ DATABASE_URL: 'postgres://u:p@db/a', NATS_URL })
     expect(() => readGatewayConfig({ ...settings, ...variables })).toThrow(
       /RELAYER_PRIVATE_KEY_FILE/,
     )
     expect(() =>
       readGatewayConfig({ ...settings, ...variables, RELAYER_PRIVATE_KEY_FILE: '' }),
     ).toThrow(/CHAIN_RPC_URL/)
-    await secrets.remove()
   })
 
   /** The secrets as files, where the variables then say that they are; readable by a group. */
   async function mountSecrets(of: Readonly<Record<string, string>>) {
     const mounted = container.volumeMounts.find(({ name }: Manifest) => name === 'secrets')
-    const copy = await mkdtemp(join(tmpdir(), 'affidavit-secrets-'))
+    const copy = folderOfTest()
     for (const [name, text] of Object.entries(of))
       await writeFile(join(copy, name), text, { mode: 0o440 })
     const moved = Object.entries(variables).map(([name, value]) => [
       name,
       value.replace(mounted.mountPath, copy),
     ])
-    return {
-      variables: Object.fromEntries(moved) as Readonly<Record<string, string>>,
-      remove: () => rm(copy, { recursive: true }),
-    }
+    return Object.fromEntries(moved) as Readonly<Record<string, string>>
   }
 
   it('the pods have their secrets in files that their group may read, and in no environment', () => {
@@ -304,10 +286,9 @@ const GENERATED = [
 const KUBECTL = needProgram('kubectl')
 
 describe.runIf(KUBECTL.isMet)(KUBECTL.title('what kustomize makes of the example'), () => {
-  let copy: string
+  const copy = folderOfFile()
   let built: readonly Manifest[]
   beforeAll(async () => {
-    copy = await mkdtemp(join(tmpdir(), 'affidavit-kustomize-'))
     await cp(folder, copy, { recursive: true })
     const overlay = join(copy, 'overlays/example')
     await cp(join(overlay, 'secrets.env.example'), join(overlay, 'secrets.env'))
@@ -319,7 +300,6 @@ describe.runIf(KUBECTL.isMet)(KUBECTL.title('what kustomize makes of the example
     const text = execFileSync('kubectl', ['kustomize', overlay], { encoding: 'utf8' })
     built = parseAllDocuments(text).map((document) => document.toJS())
   })
-  afterAll(() => rm(copy, { recursive: true }))
 
   it('the example that kustomize builds is valid', () => {
     expect(built.length).toBe(manifests.length + GENERATED.length)

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import http from 'node:http'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { verifyHeadAttestation } from '#attestation/evidence/verify-head-attestation.ts'
@@ -14,7 +13,7 @@ import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, startHostileProvider } from '../support/hostile-provider.ts'
 import { openSoftwareNsm } from '../support/software-nsm.ts'
 import { until } from '../support/until.ts'
-import { readAnswer, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
+import { startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
 
 const BLOCK_HASH = `0x${'b1'.repeat(32)}`
 const question = { model: 'hostile', messages: [] }
@@ -29,10 +28,7 @@ let asked = 0
 let started: TestEnclave
 
 beforeAll(async () => {
-  nsm = await openSoftwareNsm({
-    rootFile: null,
-    now: Date.now,
-  })
+  nsm = await openSoftwareNsm({ rootFile: null, now: Date.now })
 })
 
 beforeEach(async () => {
@@ -56,12 +52,7 @@ afterEach(async () => {
   await provider.close()
 })
 
-function ask(body: string | object) {
-  const { socketPath } = started
-  const request = http.request({ socketPath, method: 'POST', path: ENCLAVE_PATHS.attestHead })
-  request.end(typeof body === 'string' ? body : JSON.stringify(body))
-  return readAnswer(request)
-}
+const ask = (body: string | object) => started.post(ENCLAVE_PATHS.attestHead, body)
 
 async function attest(blockHash = BLOCK_HASH): Promise<HeadAttestationReply> {
   const { status, text } = await ask({ block_hash: blockHash })

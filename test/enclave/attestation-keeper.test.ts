@@ -37,10 +37,7 @@ beforeEach(async () => {
   module.meanwhile = () => {}
   clock.aheadMs = 0
   clock.monotonicAheadMs = 0
-  nsm = await openSoftwareNsm({
-    rootFile: null,
-    now: Date.now,
-  })
+  nsm = await openSoftwareNsm({ rootFile: null, now: Date.now })
 })
 
 afterEach(() => {

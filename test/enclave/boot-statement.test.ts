@@ -1,5 +1,4 @@
 import { createHash, randomBytes } from 'node:crypto'
-import http from 'node:http'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import type { BootHead } from '#attestation/evidence/boot-statement.ts'
@@ -12,7 +11,7 @@ import { type BootStatementReply, ENCLAVE_PATHS } from '#enclave/protocol/enclav
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, startHostileProvider } from '../support/hostile-provider.ts'
 import { openSoftwareNsm } from '../support/software-nsm.ts'
-import { DOMAIN, readAnswer, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
+import { DOMAIN, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
 
 let provider: HostileProvider
 let nsm: Nsm
@@ -36,10 +35,7 @@ const ascending = (list: readonly BootHead[]) =>
   list.toSorted((one, other) => (one.notary < other.notary ? -1 : 1))
 
 beforeAll(async () => {
-  nsm = await openSoftwareNsm({
-    rootFile: null,
-    now: Date.now,
-  })
+  nsm = await openSoftwareNsm({ rootFile: null, now: Date.now })
   heads = ascending(await Promise.all([headOf(), headOf(), headOf()]))
 })
 
@@ -63,12 +59,7 @@ afterEach(async () => {
   await provider.close()
 })
 
-function ask(body: string | object) {
-  const { socketPath } = started
-  const request = http.request({ socketPath, method: 'POST', path: ENCLAVE_PATHS.bootStatement })
-  request.end(typeof body === 'string' ? body : JSON.stringify(body))
-  return readAnswer(request)
-}
+const ask = (body: string | object) => started.post(ENCLAVE_PATHS.bootStatement, body)
 
 async function state(shown = heads): Promise<BootStatementReply> {
   const { status, text } = await ask({ heads: shown })

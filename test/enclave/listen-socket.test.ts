@@ -1,24 +1,23 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { listenOnSocket } from '#enclave/listen-socket.ts'
+import { folderOfTest } from '../support/folders.ts'
 
 let folder: string
 let path: string
 const servers: ReturnType<typeof createServer>[] = []
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'affidavit-'))
+  folder = folderOfTest()
   path = join(folder, 's')
 })
 
 afterEach(() => {
   for (const server of servers.splice(0)) server.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 function makeServer() {

@@ -49,12 +49,6 @@ async function start(options: Partial<TestOptions> = {}): Promise<TestEnclave> {
   return enclave
 }
 
-async function post(to: TestEnclave, path: string, body: string) {
-  const request = http.request({ socketPath: to.socketPath, method: 'POST', path })
-  request.end(body)
-  return readAnswer(request)
-}
-
 describe('identity', () => {
   it("the enclave's identity names the key, the attested boot configuration, and the log", async () => {
     const started = await start()
@@ -159,10 +153,10 @@ describe('a call that is not of the protocol', () => {
 
   it('a completion without its header and a pull that is too long are refused', async () => {
     const started = await start()
-    expect((await post(started, ENCLAVE_PATHS.completions, '{}')).json).toMatchObject({
+    expect((await started.post(ENCLAVE_PATHS.completions, '{}')).json).toMatchObject({
       code: 'invalid_call',
     })
-    expect((await post(started, ENCLAVE_PATHS.pull, 'x'.repeat(2 ** 21))).json).toMatchObject({
+    expect((await started.post(ENCLAVE_PATHS.pull, 'x'.repeat(2 ** 21))).json).toMatchObject({
       status: 413,
     })
   })

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { folderOfTest } from '../support/folders.ts'
 import { needProgram } from '../support/needs.ts'
 import { describeSkipped } from '../support/run-summary.ts'
 
@@ -12,12 +12,11 @@ const SUMMARY = fileURLToPath(new URL('../support/run-summary.ts', import.meta.u
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(path.join(tmpdir(), 'affidavit-runs-'))
+  folder = folderOfTest()
   const slow = { test: { name: 'slow', globals: true, include: ['*.test.mjs'] } }
   const config = { test: { projects: [slow], reporters: ['default', SUMMARY] } }
   writeFileSync(path.join(folder, 'vitest.config.mjs'), `export default ${JSON.stringify(config)}`)
 })
-afterEach(() => rmSync(folder, { recursive: true }))
 
 /** Runs slow tests of which these are the bodies, by name of file. */
 function runSlow(tests: Readonly<Record<string, string>>) {

@@ -1,13 +1,12 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { bundlePackage } from '#packages/bundle.ts'
 import { PACKAGES, type PackageContents } from '#packages/contents.ts'
 import { rangesOf, writeManifest } from '#packages/manifest.ts'
+import { folderOfFile } from '../support/folders.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'affidavit-bundle-'))
-afterAll(() => rmSync(root, { recursive: true, force: true }))
+const root = folderOfFile()
 
 function write(path: string, text: string): void {
   mkdirSync(dirname(join(root, path)), { recursive: true })

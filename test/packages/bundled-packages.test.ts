@@ -1,11 +1,10 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { formatNotices, listBundledPackages } from '#packages/bundled-packages.ts'
+import { folderOfFile } from '../support/folders.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'affidavit-bundled-'))
-afterAll(() => rmSync(root, { recursive: true, force: true }))
+const root = folderOfFile()
 
 function write(path: string, text: string): void {
   mkdirSync(join(root, path, '..'), { recursive: true })

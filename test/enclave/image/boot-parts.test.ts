@@ -1,14 +1,13 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { collectBootParts, collectModules } from '#enclave/image/boot-parts.ts'
 import type { DebianPackage } from '#enclave/image/debian-packages.ts'
 import { type FileTree, textFile } from '#enclave/image/file-tree.ts'
 import type { OpenedPackage } from '#enclave/image/open-parts.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'boot-'))
-afterAll(() => rmSync(root, { recursive: true }))
+const root = folderOfFile()
 const put = (path: string, text: string) => {
   writeFileSync(join(root, path), text)
   return join(root, path)

@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import {
   type DebianPackage,
   digestSha256,
@@ -10,11 +9,11 @@ import {
   openDebianPackage,
   parsePackageList,
 } from '#enclave/image/debian-packages.ts'
+import { folderOfFile } from '../../support/folders.ts'
 import { needProgram } from '../../support/needs.ts'
 
 const DPKG = needProgram('dpkg-deb')
-const root = mkdtempSync(join(tmpdir(), 'deb-'))
-afterAll(() => rmSync(root, { recursive: true }))
+const root = folderOfFile()
 const cache = join(root, 'cache')
 
 const PIN = {

@@ -1,15 +1,14 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { listLoadedSources } from '#enclave/image/loaded-sources.ts'
+import { folderOfTest } from '../../support/folders.ts'
 
 let root: string
 beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), 'loaded-'))
+  root = folderOfTest()
   mkdirSync(join(root, 'enclave/deep'), { recursive: true })
 })
-afterEach(() => rmSync(root, { recursive: true }))
 
 const write = (path: string, source: string) => writeFileSync(join(root, 'enclave', path), source)
 const list = async () =>

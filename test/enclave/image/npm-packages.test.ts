@@ -1,13 +1,12 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type NpmPackage, openNpmPackage, tarballNameOf } from '#enclave/image/npm-packages.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'npm-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfFile()
 
 const NAMES = { name: '@scope/thing', version: '1.2.3' }
 writeFileSync(join(folder, 'package.json'), '{}')

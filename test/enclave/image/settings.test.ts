@@ -1,14 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { BuildError } from '#enclave/image/build-error.ts'
 import { textFile } from '#enclave/image/file-tree.ts'
 import { readImageSettings } from '#enclave/image/settings.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'settings-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfFile()
 
 const providersFile = join(folder, 'providers.json')
 const caFile = join(folder, 'cas.pem')

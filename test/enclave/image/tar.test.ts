@@ -1,14 +1,13 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { BuildError } from '#enclave/image/build-error.ts'
 import { decodeTar } from '#enclave/image/tar.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'tar-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfFile()
 
 const LONG = `${'deep/'.repeat(30)}${'long-name-'.repeat(12)}.txt`
 const put = (path: string, data: string, mode: number) => {

@@ -1,20 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import {
-  copyFileSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { readTrackedSources } from '#enclave/image/tracked-files.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
-const place = mkdtempSync(join(tmpdir(), 'sources-'))
-afterAll(() => rmSync(place, { recursive: true, force: true }))
+const place = folderOfFile()
 
 const first = join(place, 'first')
 let root = first

@@ -1,8 +1,8 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { constants, tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
+import { constants } from 'node:os'
 import { join } from 'node:path'
 import koffi from 'koffi'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import {
   type IoctlCall,
   loadNativeCalls,
@@ -10,20 +10,19 @@ import {
   openDeviceNsm,
 } from '#enclave/nsm/device-nsm.ts'
 import { bootSecurityModule } from '#src/local/nsm/security-module.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 
-let folder: string
+const folder = folderOfFile()
 let device: string
 let native: NativeCalls
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-device-'))
   device = join(folder, 'nsm')
   await writeFile(device, '')
   native = await loadNativeCalls()
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 /**
  * Reads and writes the memory of this process at an address, as the kernel does with what ioctl(2)

@@ -13,22 +13,16 @@ import {
 const refuse = (body: string, headers = {}) => readRefusal({ headers, body: Buffer.from(body) })
 
 describe('readRefusal', () => {
+  const EARLY = 'Wed, 21 Oct 2026 07:28:00 GMT'
+  const LATE = 'Wed, 21 Oct 2026 07:28:30 GMT'
   it.each<[string, object, number | null]>([
     ['seconds', { 'retry-after': '20' }, 20],
     // https://github.com/api7/aisix/issues/144
     ['seconds with a fraction', { 'retry-after': '7.66' }, 7.66],
     ['milliseconds', { 'retry-after-ms': '1500', 'retry-after': '9' }, 1.5],
-    [
-      'a date, counted from the answer’s own',
-      { 'retry-after': 'Wed, 21 Oct 2026 07:28:30 GMT', date: 'Wed, 21 Oct 2026 07:28:00 GMT' },
-      30,
-    ],
-    [
-      'a date that is past',
-      { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT', date: 'Wed, 21 Oct 2026 07:28:30 GMT' },
-      0,
-    ],
-    ['a date without the answer’s own', { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' }, null],
+    ['a date, counted from the answer’s own', { 'retry-after': LATE, date: EARLY }, 30],
+    ['a date that is past', { 'retry-after': EARLY, date: LATE }, 0],
+    ['a date without the answer’s own', { 'retry-after': EARLY }, null],
     ['more than a day', { 'retry-after': '1000000' }, 86_400],
     ['a negative number', { 'retry-after': '-1' }, null],
     ['a number that is none', { 'retry-after': '1e9' }, null],
@@ -76,55 +70,29 @@ describe('readRefusal', () => {
 })
 
 describe('readReason', () => {
-  it.each<[string, Json, { readonly message: string; readonly code: string | null }]>([
-    ['OpenAI’s', { error: { message: 'm', type: 't', code: null } }, { message: 'm', code: 't' }],
-    [
-      'Anthropic’s',
-      { type: 'error', error: { type: 't', message: 'm' } },
-      { message: 'm', code: 't' },
-    ],
-    [
-      'Google’s',
-      [{ error: { code: 400, message: 'm', status: 'INVALID' } }],
-      { message: 'm', code: 'INVALID' },
-    ],
-    [
-      'Mistral’s',
-      { object: 'error', message: 'm', type: 't', code: '3' },
-      { message: 'm', code: '3' },
-    ],
-    ['xAI’s', { code: 'c', error: 'm' }, { message: 'm', code: 'c' }],
-    [
-      'FastAPI’s second',
-      {
-        detail: [
-          { loc: ['body', 'n'], msg: 'too large' },
-          { loc: ['body', 'top_p'], msg: 'too small' },
-        ],
-      },
-      { message: 'body.n: too large; body.top_p: too small', code: null },
-    ],
-    [
-      'OpenRouter’s',
-      {
-        error: {
-          message: 'Provider returned error',
-          code: 429,
-          metadata: { raw: '{"error":{"message":"slow down"}}' },
-        },
-      },
-      { message: 'Provider returned error: slow down', code: '429' },
-    ],
-    [
-      'NestJS’s',
-      { statusCode: 400, error: 'Bad Request', message: 'm' },
-      { message: 'Bad Request: m', code: null },
-    ],
-    ['OAuth’s', { error: 'e', error_description: 'm' }, { message: 'e: m', code: null }],
-    ['AWS’s', { Message: 'm' }, { message: 'm', code: null }],
-    ['MiniMax’s', { base_resp: { status_msg: 'm' } }, { message: 'm', code: null }],
-  ])('readReason reads an error in %s form', (_, body, expected) => {
-    expect(readReason(body)).toEqual(expected)
+  const twoFaults = [
+    { loc: ['body', 'n'], msg: 'too large' },
+    { loc: ['body', 'top_p'], msg: 'too small' },
+  ]
+  const ofUpstream = {
+    message: 'Provider returned error',
+    code: 429,
+    metadata: { raw: '{"error":{"message":"slow down"}}' },
+  }
+  it.each<[string, Json, string, string | null]>([
+    ['OpenAI’s', { error: { message: 'm', type: 't', code: null } }, 'm', 't'],
+    ['Anthropic’s', { type: 'error', error: { type: 't', message: 'm' } }, 'm', 't'],
+    ['Google’s', [{ error: { code: 400, message: 'm', status: 'INVALID' } }], 'm', 'INVALID'],
+    ['Mistral’s', { object: 'error', message: 'm', type: 't', code: '3' }, 'm', '3'],
+    ['xAI’s', { code: 'c', error: 'm' }, 'm', 'c'],
+    ['FastAPI’s', { detail: twoFaults }, 'body.n: too large; body.top_p: too small', null],
+    ['OpenRouter’s', { error: ofUpstream }, 'Provider returned error: slow down', '429'],
+    ['NestJS’s', { statusCode: 400, error: 'Bad Request', message: 'm' }, 'Bad Request: m', null],
+    ['OAuth’s', { error: 'e', error_description: 'm' }, 'e: m', null],
+    ['AWS’s', { Message: 'm' }, 'm', null],
+    ['MiniMax’s', { base_resp: { status_msg: 'm' } }, 'm', null],
+  ])('readReason reads an error in %s form', (_, body, message, code) => {
+    expect(readReason(body)).toEqual({ message, code })
   })
 
   it('readReason cuts a text that is too long, and no character in half', () => {

@@ -71,6 +71,7 @@ export type TestEnclave = {
     dialect?: DialectName,
   ): http.ClientRequest
   get(path: string): Promise<Answer>
+  post(path: string, body: string | object): Promise<Answer>
   identity(): Promise<Identity>
   pull(request?: Partial<PullRequest>): Promise<PullReply>
   /** Pulls and acknowledges everything, and gives it. */
@@ -162,10 +163,14 @@ function makeGateway({
     opened.end(typeof body === 'string' ? body : JSON.stringify(body))
     return opened
   }
+  const post: TestEnclave['post'] = (path, body) => {
+    const opened = request('POST', path)
+    opened.end(typeof body === 'string' ? body : JSON.stringify(body))
+    return readAnswer(opened)
+  }
   const pull: TestEnclave['pull'] = async (asked) => {
-    const posted = request('POST', ENCLAVE_PATHS.pull)
-    posted.end(JSON.stringify({ from: 0, wait_ms: 0, max: 1000, known_document: null, ...asked }))
-    const { status, text } = await readAnswer(posted)
+    const whole = { from: 0, wait_ms: 0, max: 1000, known_document: null, ...asked }
+    const { status, text } = await post(ENCLAVE_PATHS.pull, whole)
     if (status !== 200) throw new Error(`pull: ${status} ${text}`)
     return JSON.parse(text) as PullReply
   }
@@ -179,6 +184,7 @@ function makeGateway({
     open,
     pull,
     get,
+    post,
     identity,
     complete: (...asked: Parameters<TestEnclave['open']>) => readAnswer(open(...asked)),
     stream: async (body: object, call?: Partial<CompletionCall>) =>

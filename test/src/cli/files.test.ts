@@ -1,13 +1,13 @@
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CliError, EXIT_CODES } from '#src/cli/faults.ts'
 import { createFile, readSource, type SourceOptions, writeFileWhole } from '#src/cli/files.ts'
+import { folderOfTest } from '../../support/folders.ts'
 
 let folder = ''
 let origin = ''
@@ -15,7 +15,7 @@ let answer: (request: IncomingMessage, response: ServerResponse) => void = () =>
 const server = createServer((request, response) => answer(request, response))
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  folder = folderOfTest()
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -23,7 +23,6 @@ beforeEach(async () => {
 afterEach(async () => {
   server.close()
   server.closeAllConnections()
-  await rm(folder, { recursive: true })
 })
 
 const options: SourceOptions = { apiKey: null, stdin: Readable.from([]) }

@@ -1,10 +1,8 @@
-import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { CliError, EXIT_CODES } from '#src/cli/faults.ts'
 import { checkKeyOrigin, chooseKey } from '#src/cli/gateway-access.ts'
 import { runCommand } from '../../support/run-command.ts'
+import { type ScriptedEndpoint, startScriptedEndpoint } from '../../support/scripted-endpoint.ts'
 
 const KEY = 'afd_planted'
 const HASH = 'ab'.repeat(32)
@@ -17,34 +15,28 @@ type Host = {
   readonly sent: (string | undefined)[]
 }
 
-const servers: Server[] = []
+const servers: ScriptedEndpoint[] = []
 let gateway: Host
 let stranger: Host
 
 async function startHost(location?: () => string): Promise<Host> {
   const sent: (string | undefined)[] = []
-  const server = createServer((request, response) => {
-    sent.push(request.headers.authorization)
+  const server = await startScriptedEndpoint(({ headers }, response) => {
+    sent.push(headers.authorization)
     if (location !== undefined) response.writeHead(302, { location: location() }).end()
     else response.writeHead(401).end(JSON.stringify({ error: { message: ASKS_FOR_KEY } }))
   })
   servers.push(server)
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  return { origin: `http://127.0.0.1:${port}`, port, sent }
+  return { origin: server.origin, port: Number(new URL(server.origin).port), sent }
 }
 
 beforeEach(async () => {
   gateway = await startHost()
   stranger = await startHost()
 })
-afterEach(() => {
+afterEach(async () => {
   vi.unstubAllEnvs()
-  for (const server of servers.splice(0)) {
-    server.close()
-    server.closeAllConnections()
-  }
+  for (const server of servers.splice(0)) await server.stop()
 })
 
 /** In this process, which starts faster than one of its own does, many times. */

@@ -39,8 +39,6 @@ describe('the command line', () => {
     ['an unknown command', ['nonsense']],
     ['an unknown option', ['verify', 'x', '--nonsense']],
     ['a missing argument', ['verify']],
-    ['a malformed measurement', ['verify', '-', '--pcr', '0=zz']],
-    ['a measurement given twice', ['verify', '-', '--pcr', PCR0, '--pcr', PCR0]],
     ['both kinds of expectation', ['verify', '-', '--any-measurement', '--pcr', PCR0]],
     ['a name with control characters', ['keys', 'create', '--name', 'a\u001bb']],
     ['a shell that is not known', ['completions', 'tcsh']],

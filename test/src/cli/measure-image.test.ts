@@ -1,15 +1,11 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, open, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { FILE_CHUNK_BYTES, readFileChunks } from '#src/cli/measure-image.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
-let folder: string
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-chunks-'))
-})
-afterAll(() => rm(folder, { recursive: true }))
+const folder = folderOfFile()
 
 describe('readFileChunks', () => {
   it.each([

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBase64 } from '#attestation/bytes.ts'
@@ -7,18 +6,18 @@ import { hintAtRoot, ROOT_HINT } from '#src/cli/printable.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
 import { openStage, type Stage } from '../../audit/stage.ts'
 import { buildLog, createTestNotary } from '../../support/audited-log.ts'
+import { folderOfFile } from '../../support/folders.ts'
 import { runCommand } from '../../support/run-command.ts'
 
 const { bundle } = buildEvidence()
 
 let stage: Stage
-let folder: string
+const folder = folderOfFile()
 /** What reads a document that AWS did not issue. */
 let commands: readonly (readonly string[])[]
 
 beforeAll(async () => {
   stage = await openStage()
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-root-hint-'))
   const log = await buildLog(await createTestNotary(), {
     batches: [1, 2],
     attestedSizes: [3],
@@ -41,10 +40,7 @@ beforeAll(async () => {
     ['audit', stage.server.url],
   ]
 })
-afterAll(async () => {
-  await stage.close()
-  await rm(folder, { recursive: true })
-})
+afterAll(() => stage.close())
 
 describe('a document whose root is not trusted', () => {
   it('a document with an untrusted root brings a hint at the root of a development enclave', async () => {

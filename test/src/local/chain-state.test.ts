@@ -1,21 +1,18 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Rpc } from '#client/rpc.ts'
 import { openChainState } from '#src/local/chain-state.ts'
 import { signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
+import { folderOfTest } from '../../support/folders.ts'
 
 let chain: TestChain
 let folder: string
 beforeEach(async () => {
   chain = await startTestChain()
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-state-'))
+  folder = folderOfTest()
 })
-afterEach(async () => {
-  await chain.dispose()
-  await rm(folder, { recursive: true, force: true })
-})
+afterEach(() => chain.dispose())
 
 type State = {
   readonly accounts: Readonly<Record<string, { readonly nonce: number }>>

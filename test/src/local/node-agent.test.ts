@@ -1,11 +1,11 @@
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { AgentReady } from '#src/agent/run-agent.ts'
 import { NODE_FILE, startNodeAgent } from '#src/local/node-agent.ts'
 import type { SupervisedProcess } from '#src/local/supervised-process.ts'
 import { createLogger } from '#src/observability/logger.ts'
+import { folderOfTest } from '../../support/folders.ts'
 import { isAlive } from '../../support/is-alive.ts'
 import {
   answerWith,
@@ -30,7 +30,7 @@ let lines: string[] = []
 const running: SupervisedProcess<AgentReady>[] = []
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  folder = folderOfTest()
   lines = []
   script = answerWith('a', 'b')
   gateway = await startScriptedNodeGateway()
@@ -38,7 +38,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await Promise.all(running.splice(0).map((agent) => agent.stop()))
-  await Promise.all([gateway.stop(), backend.stop(), rm(folder, { recursive: true })])
+  await Promise.all([gateway.stop(), backend.stop()])
 })
 
 async function start(): Promise<SupervisedProcess<AgentReady>> {

@@ -1,6 +1,5 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { getCompileCacheDir } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -10,6 +9,7 @@ import {
 } from '#src/local/supervised-process.ts'
 import type { Logger } from '#src/observability/logger.ts'
 import { StartFailure } from '#src/runtime/starting.ts'
+import { folderOfTest } from '../../support/folders.ts'
 import { isAlive } from '../../support/is-alive.ts'
 
 type Ready = { readonly pid: number; readonly reported: string }
@@ -33,13 +33,10 @@ const log: Logger = {
 }
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  folder = folderOfTest()
   lines = []
 })
-afterEach(async () => {
-  await Promise.all(running.splice(0).map((supervised) => supervised.stop()))
-  await rm(folder, { recursive: true })
-})
+afterEach(() => Promise.all(running.splice(0).map((supervised) => supervised.stop())))
 
 const READY =
   "console.log(JSON.stringify({ pid: process.pid, reported: process.env.GIVEN ?? '' }));"

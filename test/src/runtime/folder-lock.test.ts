@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { DataFolderInUse, lockFolder } from '#src/runtime/folder-lock.ts'
+import { folderOfTest } from '../../support/folders.ts'
 import { needNo } from '../../support/needs.ts'
 
 const LINUX = needNo(process.platform === 'linux' ? null : 'Linux')
@@ -12,9 +12,8 @@ const LINUX = needNo(process.platform === 'linux' ? null : 'Linux')
 describe('lockFolder', () => {
   let folder: string
   beforeEach(async () => {
-    folder = await mkdtemp(path.join(tmpdir(), 'affidavit-lock-'))
+    folder = folderOfTest()
   })
-  afterEach(() => rm(folder, { recursive: true }))
 
   const lockFile = (number = 1) => path.join(folder, `lock.${number}`)
 

@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import {
   flag,
@@ -15,6 +14,7 @@ import {
   url,
 } from '#src/runtime/fields.ts'
 import { ConfigurationError, readSettings } from '#src/runtime/read-settings.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
 const schema = z.object({
   PORT: port.default(3000),
@@ -84,8 +84,7 @@ describe('readSettings', () => {
 })
 
 describe('secrets in files', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'affidavit-secrets-'))
-  afterAll(() => rmSync(folder, { recursive: true }))
+  const folder = folderOfFile()
   const fileOf = (name: string, content: string | Uint8Array, mode = 0o600) => {
     const file = join(folder, name)
     writeFileSync(file, content)

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import {
   digestVerifier,
   makePage,
@@ -12,10 +12,10 @@ import {
 import { VERSION } from '#src/runtime/version.ts'
 import { bundleSaved } from '#src/web/bundle.ts'
 import { openVerifier, readMaker } from '#src/web/verifier.ts'
+import { folderOfFile } from '../../support/folders.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
-const temporary = mkdtempSync(join(tmpdir(), 'affidavit-verifier-'))
-afterAll(() => rmSync(temporary, { recursive: true, force: true }))
+const temporary = folderOfFile()
 
 const git = (folder: string, ...words: readonly string[]) =>
   execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@localhost', ...words], {

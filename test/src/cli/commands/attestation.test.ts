@@ -1,18 +1,15 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { Command, CommanderError } from 'commander'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
-import { registerAttestation } from '#src/cli/commands/attestation.ts'
-import { CliError } from '#src/cli/faults.ts'
+import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,
   PCR_VALUES,
   standardChain,
 } from '../../../support/nitro-builder/document-builder.ts'
+import { runCommand } from '../../../support/run-command.ts'
 
 const AT = String(MADE_AT.getTime() / 1000)
 const pcr = (index: number) => `${index}=${encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())}`
@@ -21,43 +18,16 @@ const zeroPcrs = new Map([
   ...[0, 1, 2].map((index) => [index, new Uint8Array(48)] as const),
 ])
 
-let folder: string
+const folder = folderOfFile()
+const save = saverIn(folder)
 let root: string
-let output: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-attestation-'))
   root = await save('root.der', standardChain.cabundle[0] ?? '')
 })
-afterAll(() => rm(folder, { recursive: true }))
-beforeEach(() => {
-  vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    output += String(text)
-    return true
-  })
-})
-afterEach(() => {
-  vi.restoreAllMocks()
-  process.exitCode = undefined
-})
-
-async function save(name: string, content: Uint8Array | string): Promise<string> {
-  const path = join(folder, name)
-  await writeFile(path, content)
-  return path
-}
-
-/**
- * Runs the command in this process and gives what it printed and the exit code it set, or the fault
- * that main reports.
- */
-async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
-  output = ''
-  const program = new Command('affidavit')
-  registerAttestation(program)
-  for (const command of [program, ...program.commands])
-    command.exitOverride().configureOutput({ writeErr: () => undefined })
-  await program.parseAsync(['attestation', ...args], { from: 'user' })
-  return { output, exitCode: process.exitCode }
+/** Runs the command in this process, and gives what it printed and the exit code of main. */
+async function run(...args: readonly string[]) {
+  const { code, stdout, stderr } = await runCommand('attestation', ...args)
+  return { output: stdout, exitCode: code, stderr }
 }
 
 async function runJson(...args: readonly string[]) {
@@ -162,7 +132,7 @@ describe('affidavit attestation', () => {
     const fields = { module_id: '\u001b[2J\nVALID', '\u202eevil': 1 }
     const file = await save('document.bin', buildDocument({ fields }))
     for (const args of [['--any-measurement'], []]) {
-      await run(file, ...trust(), ...args)
+      const { output } = await run(file, ...trust(), ...args)
       expect(['\u001b', '\u202e', '\nVALID\n'].filter((mark) => output.includes(mark))).toEqual([])
     }
   })
@@ -190,9 +160,13 @@ describe('affidavit attestation', () => {
   ])('a document %s is refused with what is around it', async (_, wrap, reported) => {
     const document = Buffer.from(buildDocument()).toString('base64')
     const file = await save('wrapped', wrap(document))
-    await expect(run(file, '--root', root, '--any-measurement', '--at', AT)).rejects.toThrow(
-      `expected the bytes of a document, or only their hex or base64, got ${reported}`,
-    )
+    const { exitCode, stderr } = await run(file, '--any-measurement', ...trust())
+    expect([exitCode, stderr]).toEqual([
+      1,
+      expect.stringContaining(
+        `expected the bytes of a document, or only their hex or base64, got ${reported}`,
+      ),
+    ])
   })
 
   it.each([
@@ -209,12 +183,7 @@ describe('affidavit attestation', () => {
     ['an unknown option', ['--trust-me']],
   ])('attestation calls %s a usage error', async (_, args) => {
     const file = await save('document.bin', buildDocument())
-    const fault: unknown = await run(file, ...args).catch((reason: unknown) => reason)
-    expect(fault).toSatisfy(
-      (reason) =>
-        (reason instanceof CliError && reason.exitCode === 2) || reason instanceof CommanderError,
-    )
-    expect(output).toBe('')
+    expect(await run(file, ...args)).toMatchObject({ exitCode: 2, output: '' })
   })
 
   it('attestation says of files that cannot be read that nothing was decided', async () => {
@@ -223,6 +192,6 @@ describe('affidavit attestation', () => {
       [join(folder, 'missing.bin'), '--any-measurement'],
       [file, '--root', '/nonexistent', '--any-measurement'],
     ] as const)
-      await expect(run(...words)).rejects.toMatchObject({ exitCode: 3 })
+      expect((await run(...words)).exitCode).toBe(3)
   })
 })

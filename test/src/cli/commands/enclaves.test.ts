@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { actRoutes } from '#src/accounts/acts.ts'
@@ -8,6 +7,7 @@ import { createControlServer, openControlAt } from '#src/api/control-server.ts'
 import { enclaveActs } from '#src/enclaves/enclave-acts.ts'
 import type { EndpointDescription } from '#src/enclaves/enclave-pool.ts'
 import { createLogger } from '#src/observability/logger.ts'
+import { folderOfTest } from '../../../support/folders.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import { until } from '../../../support/until.ts'
 
@@ -23,15 +23,12 @@ let asked = 0
 let closers: (() => Promise<void>)[]
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-enclaves-'))
+  folder = folderOfTest()
   const opened = [0, 1].map(openProcess)
   pools = opened.map(({ pool }) => pool)
   closers = await Promise.all(opened.map(({ listening }) => listening))
 })
-afterEach(async () => {
-  await Promise.all(closers.map((close) => close()))
-  await rm(folder, { recursive: true })
-})
+afterEach(() => Promise.all(closers.map((close) => close())))
 
 function describeEnclave(socketPath: string, state: EndpointDescription['state']) {
   return { socketPath, state, notary: '0xaa', calls: 2, committed: 7, fault: '' }

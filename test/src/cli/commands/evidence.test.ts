@@ -1,13 +1,12 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { putEvidence } from '#attestation/report/evidence-page.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
+import { folderOfFile } from '../../../support/folders.ts'
 import { runCommand } from '../../../support/run-command.ts'
+import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
 
 const { bundle } = buildEvidence()
 const { hash } = bundle.record
@@ -16,8 +15,8 @@ const olderPath = `/gateway/v1/verified/chat/completions/${hash}/evidence`
 
 const publicPath = `/gateway/v1/evidence/${hash}`
 
-let folder: string
-let server: Server
+const folder = folderOfFile()
+let server: ScriptedEndpoint
 let url: string
 let answer: string
 /** Where the gateway has bundles. */
@@ -25,20 +24,15 @@ let served: readonly string[] = [path, publicPath]
 const asked: { path: string | undefined; authorization: string | undefined }[] = []
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-evidence-'))
-  server = createServer((request, response) => {
+  server = await startScriptedEndpoint((request, response) => {
     asked.push({ path: request.url, authorization: request.headers.authorization })
-    const isThere = served.includes(String(request.url))
+    const isThere = served.includes(request.url)
     response.statusCode = isThere ? 200 : 404
     response.end(isThere ? answer : '{"error":{"message":"There is none \\u001b[2J"}}')
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/gateway/`
+  url = `${server.origin}/gateway/`
 })
-afterAll(async () => {
-  server.close()
-  await rm(folder, { recursive: true })
-})
+afterAll(() => server.stop())
 
 describe('affidavit evidence', () => {
   it('evidence gives the bundle exactly as the gateway does, asking with the key', async () => {

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { accountActs } from '#src/accounts/account-acts.ts'
@@ -14,22 +13,19 @@ import { createLogger } from '#src/observability/logger.ts'
 import { lockFolder } from '#src/runtime/folder-lock.ts'
 import { makePrivateFolder } from '#src/storage/data-folder.ts'
 import { DATABASE_FOLDER, type Database, startDatabase } from '#src/storage/database.ts'
+import { folderOfFile } from '../../../support/folders.ts'
 import { secretOf } from '../../../support/key-secret.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import { createTestDatabase } from '../../../support/test-database.ts'
 
 let url: string
 let database: Database
-let dataFolder: string
+const dataFolder = folderOfFile()
 beforeAll(async () => {
   url = await createTestDatabase()
   database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
-  dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-keys-'))
 })
-afterAll(async () => {
-  await database.close()
-  await rm(dataFolder, { recursive: true })
-})
+afterAll(() => database.close())
 
 type Run = (...words: readonly string[]) => ReturnType<typeof runCommandWith>
 

@@ -1,9 +1,6 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Command } from 'commander'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { registerMeasure } from '#src/cli/commands/measure.ts'
+import { describe, expect, it } from 'vitest'
 import {
   ascii,
   buildImage,
@@ -12,6 +9,8 @@ import {
   RAMDISK,
   TYPE,
 } from '../../../attestation/eif/image-builder.ts'
+import { folderOfFile } from '../../../support/folders.ts'
+import { runCommand } from '../../../support/run-command.ts'
 
 const vectors = join(import.meta.dirname, '../../../vectors/eif')
 const manifest = JSON.parse(await readFile(join(vectors, 'manifest.json'), 'utf8')) as {
@@ -19,35 +18,7 @@ const manifest = JSON.parse(await readFile(join(vectors, 'manifest.json'), 'utf8
 }
 const pcrsOf = (file: string) => manifest.files.find((entry) => entry.file === file)?.pcrs ?? {}
 
-let folder: string
-let output: string
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-measure-'))
-})
-afterAll(() => rm(folder, { recursive: true }))
-beforeEach(() => {
-  output = ''
-  vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    output += String(text)
-    return true
-  })
-})
-afterEach(() => {
-  vi.restoreAllMocks()
-  process.exitCode = undefined
-})
-
-/** Runs the command in this process and gives what it printed and the exit code it set. */
-async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
-  const program = new Command('affidavit')
-    .exitOverride()
-    .configureOutput({ writeErr: () => undefined })
-  registerMeasure(program)
-  for (const command of program.commands)
-    command.exitOverride().configureOutput({ writeErr: () => undefined })
-  await program.parseAsync(['measure', ...args], { from: 'user' })
-  return { output, exitCode: process.exitCode }
-}
+const folder = folderOfFile()
 
 async function imageFile(name: string, metadata: string): Promise<string> {
   const path = join(folder, name)
@@ -58,27 +29,33 @@ async function imageFile(name: string, metadata: string): Promise<string> {
 
 describe('affidavit measure', () => {
   it('the measure command prints measurements, sections, metadata and what is not measured, and exits 0', async () => {
-    const { output, exitCode } = await run(join(vectors, 'synthetic-signed.eif'))
+    const { code, stdout: output } = await runCommand(
+      'measure',
+      join(vectors, 'synthetic-signed.eif'),
+    )
     for (const [index, value] of Object.entries(pcrsOf('synthetic-signed.eif')))
       expect(output).toContain(`PCR${index}  ${value}\n`)
     expect(output).toMatch(/ramdisk +2486 +1100\n/)
     expect(output).toContain('"ImageName": "synthetic"')
     expect(output).toContain('Signature ES384')
     expect(output).toContain('The metadata is in no measurement')
-    expect(exitCode).toBe(0)
+    expect(code).toBe(0)
   })
 
   it('the measure command gives no measurement of an image with a wrong checksum, and exits 1', async () => {
-    const { output, exitCode } = await run(join(vectors, 'synthetic-badcrc.eif'))
+    const { code, stdout: output } = await runCommand(
+      'measure',
+      join(vectors, 'synthetic-badcrc.eif'),
+    )
     expect(output).toContain('NOT MEASURED\n  crc: ')
     expect(output).not.toContain('PCR0')
-    expect(exitCode).toBe(1)
+    expect(code).toBe(1)
   })
 
   it('the measure command lets no metadata move the cursor or colour the terminal', async () => {
     const hostile = '{"a":"\\u001b[2Jx\u0085\u009b31m\\u202eevil"}'
     const path = await imageFile('hostile.eif', hostile)
-    const { output } = await run(path)
+    const { stdout: output } = await runCommand('measure', path)
     expect(output).toContain('evil')
     expect(output.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u)
   })
@@ -87,6 +64,6 @@ describe('affidavit measure', () => {
     ['a file that is not there', () => join(folder, 'missing.eif'), 3],
     ['a folder', () => folder, 2],
   ])('the measure command refuses %s', async (_, path, exitCode) => {
-    await expect(run(path())).rejects.toMatchObject({ name: 'CliError', exitCode })
+    expect((await runCommand('measure', path())).code).toBe(exitCode)
   })
 })

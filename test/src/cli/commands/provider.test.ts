@@ -1,21 +1,16 @@
 import { createHash } from 'node:crypto'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { Command } from 'commander'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { registerProvider } from '#src/cli/commands/provider.ts'
-import { registerVerify } from '#src/cli/commands/verify.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
   buildAttested,
   buildProvider,
   withProvider,
 } from '../../../attestation/evidence/build-attested.ts'
+import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import { standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { ROOT_HASH, TLS_KEY } from '../../../support/provider-builder/evidence-builder.ts'
+import { runCommand } from '../../../support/run-command.ts'
+import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
 
 const AT = String(MADE_AT.getTime() / 1000)
 const attested = buildAttested()
@@ -23,53 +18,34 @@ const tdx = buildProvider()
 const dstack = buildProvider('dstack')
 const digestOf = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
-let folder: string
+const folder = folderOfFile()
+const save = saverIn(folder)
 let policy: string
 let evidence: string
 let bundle: string
 let root: string
-let output: string
-let server: Server
+let server: ScriptedEndpoint
 let gateway: string
 /** What the gateway serves, by path. */
 const served = new Map<string, string | Uint8Array>()
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-provider-'))
   policy = await save('policy.json', tdx.policyFile)
   evidence = await save('evidence.json', tdx.bytes)
   bundle = await save('bundle.json', JSON.stringify(attested.bundle))
   root = await save('root.der', standardChain.cabundle[0] ?? '')
-  server = createServer(({ url = '' }, response) => {
+  server = await startScriptedEndpoint(({ url }, response) => {
     const body = served.get(url)
     response.writeHead(body === undefined ? 404 : 200).end(body)
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  gateway = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  })
+  gateway = server.origin
 })
-afterAll(async () => {
-  server.close()
-  await rm(folder, { recursive: true })
-})
+afterAll(() => server.stop())
 beforeEach(() => {
   served.clear()
   served.set('/v1/providers', JSON.stringify(listOf(tdx.bytes)))
   served.set(`/v1/providers/evidence/${digestOf(tdx.bytes)}`, tdx.bytes)
-  vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    output += String(text)
-    return true
-  })
 })
-afterEach(() => {
-  vi.restoreAllMocks()
-  process.exitCode = undefined
-})
-
-async function save(name: string, content: Uint8Array | string): Promise<string> {
-  const path = join(folder, name)
-  await writeFile(path, content)
-  return path
-}
 
 function stateOtherKey({ items: [item] }: { items: { data: string }[] }): void {
   if (item) item.data = 'ee'.repeat(32)
@@ -87,15 +63,9 @@ function listOf(bytes: Uint8Array): object {
   }
 }
 
-async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
-  output = ''
-  const program = new Command('affidavit')
-  registerProvider(program)
-  registerVerify(program)
-  for (const command of [program, ...program.commands])
-    command.exitOverride().configureOutput({ writeErr: () => undefined })
-  await program.parseAsync(args, { from: 'user' })
-  return { output, exitCode: process.exitCode }
+async function run(...args: readonly string[]) {
+  const { code, stdout, stderr } = await runCommand(...args)
+  return { output: stdout, exitCode: code, stderr }
 }
 
 describe('affidavit provider', () => {
@@ -164,9 +134,8 @@ describe('affidavit provider', () => {
     const wide = await save('wide.json', policyFile)
     const list = JSON.stringify(listOf(tdx.bytes)).replace('provider.example', 'other.example')
     served.set('/v1/providers', list)
-    await expect(run('provider', gateway, '--policy', wide, '--at', AT)).rejects.toThrow(
-      'lists evidence of https://provider.example for https://other.example',
-    )
+    const { stderr } = await run('provider', gateway, '--policy', wide, '--at', AT)
+    expect(stderr).toContain('lists evidence of https://provider.example for https://other.example')
   })
 
   it('a gateway has each evidence judged that its list names and the policy is for', async () => {
@@ -181,21 +150,15 @@ describe('affidavit provider', () => {
 
   it('a gateway without evidence of the provider is refused with exit code 3', async () => {
     for (const name of ['plain', 'nobody'])
-      await expect(run('provider', gateway, '--provider', name)).rejects.toMatchObject({
-        exitCode: 3,
-      })
-    await expect(run('provider', evidence, '--provider', 'plain')).rejects.toMatchObject({
-      exitCode: 2,
-    })
+      expect((await run('provider', gateway, '--provider', name)).exitCode).toBe(3)
+    expect((await run('provider', evidence, '--provider', 'plain')).exitCode).toBe(2)
   })
 
   it.each(['https://gateway.example/policy.json', 'evidence'])(
     'a policy from %s is refused as usage',
     async (from) => {
       const file = from === 'evidence' ? evidence : from
-      await expect(run('provider', evidence, '--policy', file)).rejects.toMatchObject({
-        exitCode: 2,
-      })
+      expect((await run('provider', evidence, '--policy', file)).exitCode).toBe(2)
     },
   )
 })

@@ -1,27 +1,18 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
+import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
 const { bundle, policy } = buildEvidence()
 
-let folder: string
+const folder = folderOfFile()
+const save = saverIn(folder)
 let file: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-redact-'))
   file = await save('bundle.json', bundle)
 })
-afterAll(() => rm(folder, { recursive: true }))
-
-async function save(name: string, content: unknown): Promise<string> {
-  const path = join(folder, name)
-  await writeFile(path, JSON.stringify(content))
-  return path
-}
 
 describe('affidavit redact', () => {
   it.each([

@@ -95,39 +95,17 @@ describe('affidavit release list', () => {
     ])
   })
 
+  const place = () => stage.path('list.json')
+  const backwards = ['--from', '2026-03-02T00:00:00Z', '--until', '2026-03-01T00:00:00Z']
   it.each([
-    [
-      'an end before the beginning',
-      2,
-      () => [
-        'add',
-        list,
-        manifest,
-        '--from',
-        '2026-03-02T00:00:00Z',
-        '--until',
-        '2026-03-01T00:00:00Z',
-      ],
-    ],
+    ['an end before the beginning', 2, () => ['add', list, manifest, ...backwards]],
     ['a time of another form', 2, () => ['add', list, manifest, '--from', 'tomorrow']],
-    ['a list in the place of a release', 2, () => ['add', list, stage.path('list.json')]],
+    ['a list in the place of a release', 2, () => ['add', list, place()]],
     ['a release in the place of a list', 2, () => ['add', manifest, manifest]],
-    [
-      'a list that is not there, to revoke in',
-      3,
-      () => ['revoke', stage.path('none'), '1.4.0', '--reason', 'x'],
-    ],
+    ['a list that is not there', 3, () => ['revoke', stage.path('none'), '1.4.0', '--reason', 'x']],
     ['a revocation without a reason', 2, () => ['revoke', list, '1.4.0']],
-    [
-      'a reason of two lines',
-      2,
-      () => ['revoke', stage.path('list.json'), '1.4.0', '--reason', 'a\nb'],
-    ],
-    [
-      'a release that is not in the list',
-      1,
-      () => ['end', stage.path('list.json'), '9.9.9', '--at', 'now'],
-    ],
+    ['a reason of two lines', 2, () => ['revoke', place(), '1.4.0', '--reason', 'a\nb']],
+    ['a release that is not in the list', 1, () => ['end', place(), '9.9.9', '--at', 'now']],
     ['an end without a time', 2, () => ['end', list, '1.4.0']],
   ])('release list refuses %s', async (_, code, words) => {
     await stage.saveList('list.json', [

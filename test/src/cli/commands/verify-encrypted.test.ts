@@ -1,7 +1,6 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { isProofMember } from '#attestation/completion-hash.ts'
 import { redactBundle } from '#attestation/evidence/bundle.ts'
@@ -11,6 +10,7 @@ import {
   buildEvidence,
   digestOf,
 } from '../../../attestation/evidence/build-evidence.ts'
+import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
 import { startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
@@ -27,22 +27,15 @@ const answer = {
 }
 const configuration = ['--configuration', encodeHex(digestOf(BOOT_CONFIGURATION))]
 
-let folder: string
+const folder = folderOfFile()
+const save = saverIn(folder)
 let expected: readonly string[]
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-verify-'))
   const root = join(folder, 'root.der')
   await writeFile(root, standardChain.cabundle[0] ?? new Uint8Array())
   const pcr = encodeHex(PCR_VALUES.get(0) ?? new Uint8Array())
   expected = ['--root', root, '--pcr', `0=${pcr}`]
 })
-afterAll(() => rm(folder, { recursive: true }))
-
-async function save(name: string, content: unknown): Promise<string> {
-  const path = join(folder, name)
-  await writeFile(path, JSON.stringify(content))
-  return path
-}
 
 const kept = async () => [
   '--request',

@@ -1,8 +1,6 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { BOOT_CONFIGURATION, digestOf } from '../../../attestation/evidence/build-evidence.ts'
@@ -13,10 +11,11 @@ import {
   SESSION_ID,
   sessionOf,
 } from '../../../attestation/session/build-session.ts'
+import { folderOfFile } from '../../../support/folders.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-bundle-'))
+const folder = folderOfFile()
 const root = join(folder, 'root.der')
 const expected = [
   '--root',
@@ -33,7 +32,6 @@ const CALLS = buildCalls()
 beforeAll(() => {
   writeFileSync(root, standardChain.cabundle[0] ?? new Uint8Array())
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 let files = 0
 function save(session: JsonObject): string {

@@ -1,15 +1,14 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { beforeEach, expect, it, vi } from 'vitest'
 import { AffidavitError, type AffidavitErrorCode } from '#client/errors.ts'
 import { followReleases } from '#src/cli/proxy/newer-releases.ts'
+import { folderOfTest } from '../../../support/folders.ts'
 
 let folder: string
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-releases-'))
+  folder = folderOfTest()
 })
-afterEach(() => rm(folder, { recursive: true }))
 
 /** Returns what the proxy prints after a SIGHUP, and the releases that the client was given. */
 async function hangUp(text: string, refusal?: AffidavitErrorCode) {

@@ -1,11 +1,18 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it, vi } from 'vitest'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { writeSavedProof } from '#attestation/saved-proof.ts'
 import type { AnchoredEvidence } from '#client/anchored.ts'
 import type { Proof } from '#client/proof.ts'
 import { openSessionFile } from '#src/cli/proxy/session-file.ts'
+import { folderOfTest } from '../../../support/folders.ts'
+
+let folder: string
+let path: string
+beforeEach(() => {
+  folder = folderOfTest()
+  path = join(folder, 'run.json')
+})
 
 /** The part of a proof that the file keeps. */
 const proofOf = (hash: string, line: string) =>
@@ -19,8 +26,6 @@ const neverAnchored = () => Promise.reject(new Error('expected no call of anchor
 
 describe('a session with an answer that its evidence lacks', () => {
   it('the calls stay beside the bundle, because only they have the answer', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
-    const path = join(folder, 'run.json')
     const records = [{ response: {} }, { response_hash: 'ab' }]
     const file = await openSessionFile(path, {
       anchored: async () => anchoredAs('{}', records.shift()),
@@ -30,7 +35,6 @@ describe('a session with an answer that its evidence lacks', () => {
     expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 1 })
     expect(JSON.parse(readFileSync(path, 'utf8')).calls).toHaveLength(2)
     expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"a"\n"b"\n')
-    rmSync(folder, { recursive: true })
   })
 })
 
@@ -55,8 +59,6 @@ function sessionProof(n: number, more: { readonly last?: true } = {}): Proof {
 
 describe('a session that stops and starts again', () => {
   it('the calls stay beside a whole bundle until the session has had its last call', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
-    const path = join(folder, 'run.json')
     const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
     const settled = { waiting: 0, unanswered: 0 }
     const readBundle = () => JSON.parse(readFileSync(path, 'utf8'))
@@ -80,12 +82,9 @@ describe('a session that stops and starts again', () => {
     expect(readBundle().calls).toHaveLength(3)
     expect(existsSync(`${path}.calls`)).toBe(false)
     await expect(open()).rejects.toThrow('exists: name a new file for the session')
-    rmSync(folder, { recursive: true })
   })
 
   it('the bundle of an earlier run stays until the new one has its calls', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
-    const path = join(folder, 'run.json')
     let left = 3
     const anchored = async () => {
       left -= 1
@@ -116,12 +115,9 @@ describe('a session that stops and starts again', () => {
     expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
     expect(countCalls()).toBe(3)
     expect(namesIn(folder)).toEqual(['run.json'])
-    rmSync(folder, { recursive: true })
   })
 
   it('a proxy waits until another one has finished with the file', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
-    const path = join(folder, 'run.json')
     const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
     const first = await open()
     await first.keep(sessionProof(0))
@@ -141,22 +137,17 @@ describe('a session that stops and starts again', () => {
     expect(order).toEqual(['closed', 'opened'])
     expect(next.start).toMatchObject({ n: 1 })
     await next.close()
-    rmSync(folder, { recursive: true })
   })
 
   it('kept calls that cannot be read stop the proxy, and are not taken for none', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
     mkdirSync(join(folder, 'run.json.calls'))
-    const opening = openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
+    const opening = openSessionFile(path, { anchored: neverAnchored })
     await expect(opening).rejects.toThrow('cannot read')
-    rmSync(folder, { recursive: true })
   })
 
   it('a session without calls leaves no file', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
-    const file = await openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
+    const file = await openSessionFile(path, { anchored: neverAnchored })
     expect(await file.close()).toEqual({ waiting: 0, unanswered: 0, isOpen: false })
     expect(namesIn(folder)).toEqual([])
-    rmSync(folder, { recursive: true })
   })
 })

@@ -1,5 +1,4 @@
 import { writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { entryOf } from '#attestation/release/release-list.ts'
@@ -35,7 +34,6 @@ let root: readonly string[]
 let bundleFile: string
 let recordFile: string
 let manifest: string
-let server: Server
 
 beforeAll(async () => {
   stage = await openReleaseStage()
@@ -44,16 +42,8 @@ beforeAll(async () => {
   bundleFile = await stage.save('bundle.json', bundle)
   recordFile = await stage.save('record.json', bundle.record)
   manifest = await stage.saveRelease('measurements.json', release)
-  server = createServer((_, response) => response.end(served))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
 })
-afterAll(async () => {
-  server.close()
-  await stage.close()
-})
-
-/** What the server answers. */
-const served = ''
+afterAll(() => stage.close())
 
 async function verify(...words: readonly string[]) {
   const { code, stdout, stderr } = await runCommand('verify', ...words, ...root, '--json')

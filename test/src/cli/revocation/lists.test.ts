@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { parseLists, RevocationListError } from '#attestation/revocation/parse-lists.ts'
 import { registerAttestation } from '#src/cli/commands/attestation.ts'
 import { LISTS_BYTES_MAX, UnusableListError } from '#src/cli/revocation/lists.ts'
+import { folderOfFile } from '../../../support/folders.ts'
 import {
   authorityConstraints,
   extension,
@@ -52,7 +52,7 @@ const pointed = buildChain({
   },
 })
 
-let folder: string
+const folder = folderOfFile()
 let root: string
 let document: string
 let output = ''
@@ -61,7 +61,6 @@ let answer: Uint8Array = new Uint8Array()
 let status = 200
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-crl-'))
   root = await save(standardChain.cabundle[0] ?? '')
   document = await save(buildDocument())
   server = createServer((_, response) => {
@@ -69,10 +68,7 @@ beforeAll(async () => {
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
 })
-afterAll(async () => {
-  server.close()
-  await rm(folder, { recursive: true })
-})
+afterAll(() => server.close())
 beforeEach(() => {
   status = 200
   vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
@@ -178,75 +174,38 @@ describe('affidavit attestation --crl', () => {
     await expect(current(elsewhere, file)).rejects.toMatchObject({ code: 'scope' })
   })
 
+  const listWith =
+    (...extensions: readonly Uint8Array[]) =>
+    () =>
+      listAt(1, { extensions })
+  const critical = (oid: string, value = integer(1)) => extension(oid, { critical: true, value })
+  const someReasons = encodeDer(0x83, Uint8Array.of(1, 6))
+  const noSignature = () => encodeDer(0x03, new Uint8Array(9))
+  const otherAlgorithm = { innerAlgorithm: WITH_SHA256, outerAlgorithm: WITH_SHA256 }
+  const stranger = { name: nameOf('other'), key: generateKey() }
+  const oddEntry = entry(1, critical('2.5.29.29', sequence()))
+  const noPem = '-----BEGIN X509 CRL-----\n*\n-----END X509 CRL-----'
+
   it.each<[string, string, () => Uint8Array | string]>([
     ['signature', 'the key of another certificate', () => listAt(1, { sign: signWith(keyAt(2)) })],
-    [
-      'signature',
-      'a signature that is none',
-      () => listAt(1, { sign: () => encodeDer(0x03, new Uint8Array(9)) }),
-    ],
-    [
-      'foreign',
-      'an issuer that is not in the chain',
-      () => listBy({ name: nameOf('other'), key: generateKey() }),
-    ],
+    ['signature', 'a signature that is none', () => listAt(1, { sign: noSignature })],
+    ['foreign', 'an issuer that is not in the chain', () => listBy(stranger)],
     ['foreign', 'the leaf as its issuer', () => listAt(4)],
     ['key_usage', 'an issuer that may not sign lists', () => listAt(3)],
-    [
-      'scope',
-      'certificates of ends alone',
-      () => listAt(1, { extensions: [issuingPoint(flag(1))] }),
-    ],
-    [
-      'unsupported',
-      'certificates of other issuers too',
-      () => listAt(1, { extensions: [issuingPoint(flag(4))] }),
-    ],
-    [
-      'unsupported',
-      'attribute certificates',
-      () => listAt(1, { extensions: [issuingPoint(flag(5))] }),
-    ],
-    [
-      'unsupported',
-      'some reasons alone',
-      () => listAt(1, { extensions: [issuingPoint(encodeDer(0x83, Uint8Array.of(1, 6)))] }),
-    ],
-    [
-      'unsupported',
-      'changes since another list',
-      () =>
-        listAt(1, { extensions: [extension('2.5.29.27', { critical: true, value: integer(1) })] }),
-    ],
-    [
-      'unsupported',
-      'a critical extension that nobody knows',
-      () =>
-        listAt(1, { extensions: [extension('1.2.3.4', { critical: true, value: integer(1) })] }),
-    ],
-    [
-      'unsupported',
-      'an entry with a critical extension',
-      () => {
-        const critical = extension('2.5.29.29', { critical: true, value: sequence() })
-        return listAt(1, { revoked: [entry(1, critical)] })
-      },
-    ],
+    ['scope', 'certificates of ends alone', listWith(issuingPoint(flag(1)))],
+    ['unsupported', 'certificates of other issuers too', listWith(issuingPoint(flag(4)))],
+    ['unsupported', 'attribute certificates', listWith(issuingPoint(flag(5)))],
+    ['unsupported', 'some reasons alone', listWith(issuingPoint(someReasons))],
+    ['unsupported', 'changes since another list', listWith(critical('2.5.29.27'))],
+    ['unsupported', 'an unknown critical extension', listWith(critical('1.2.3.4'))],
+    ['unsupported', 'a critical extension of an entry', () => listAt(1, { revoked: [oddEntry] })],
     ['malformed', 'no word of the next list', () => listAt(1, { nextUpdate: null })],
     ['malformed', 'the first version', () => listAt(1, { version: null, extensions: null })],
     ['malformed', 'something after it', () => Buffer.concat([listAt(1), Uint8Array.of(0)])],
     ['malformed', 'a certificate in its place', () => standardChain.cabundle[1] ?? ''],
     ['malformed', 'no list at all', () => 'a list'],
-    [
-      'malformed',
-      'PEM that is no base64',
-      () => '-----BEGIN X509 CRL-----\n*\n-----END X509 CRL-----',
-    ],
-    [
-      'algorithm',
-      'another algorithm',
-      () => listAt(1, { innerAlgorithm: WITH_SHA256, outerAlgorithm: WITH_SHA256 }),
-    ],
+    ['malformed', 'PEM that is no base64', () => noPem],
+    ['algorithm', 'another algorithm', () => listAt(1, otherAlgorithm)],
   ])('attestation refuses with %s a list of %s', async (code, _, make) => {
     const refusal = current(make())
     await expect(refusal).rejects.toBeInstanceOf(UnusableListError)

@@ -1,13 +1,13 @@
 import { X509Certificate } from 'node:crypto'
-import { chmod, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { chmod, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import {
   makeDevelopmentRoot,
   openDevelopmentRoot,
   rootCertificateFile,
 } from '#src/local/nsm/development-root.ts'
+import { folderOfTest } from '../../../support/folders.ts'
 
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const YEAR_MS = 365.25 * 86_400_000
@@ -15,10 +15,9 @@ const YEAR_MS = 365.25 * 86_400_000
 let folder: string
 let rootFile: string
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-root-'))
+  folder = folderOfTest()
   rootFile = join(folder, 'nsm', 'root.pem')
 })
-afterEach(() => rm(folder, { recursive: true }))
 
 describe('openDevelopmentRoot', () => {
   it('openDevelopmentRoot makes a root on first use, readable by its owner only, and gives the same one from then on', async () => {

@@ -1,19 +1,19 @@
 import { createHash } from 'node:crypto'
-import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { JsonError } from '#attestation/json/json-error.ts'
 import { measureSource, parseGivenMeasurements } from '#src/local/nsm/measured-source.ts'
+import { folderOfTest } from '../../../support/folders.ts'
 
 const MAIN = "import './deep/b.ts'\nexport * from '../attestation/a.ts'\n"
 
 let folder: string
 let root: string
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-source-'))
+  folder = folderOfTest()
   root = join(folder, 'checkout')
   await mkdir(join(root, 'attestation'), { recursive: true })
   await mkdir(join(root, 'enclave', 'deep'), { recursive: true })
@@ -23,7 +23,6 @@ beforeEach(async () => {
   await writeFile(join(root, 'enclave', 'README.md'), 'read me')
   await writeFile(join(root, 'package-lock.json'), '{}')
 })
-afterEach(() => rm(folder, { recursive: true }))
 
 const RUNTIME = ['node v24.0.0', 'platform linux-x64']
 const measure = (runtime = RUNTIME) => measureSource({ root, runtime })

@@ -1,7 +1,6 @@
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
@@ -9,6 +8,7 @@ import { decodeResponse, encodeRequest } from '#enclave/nsm/nsm.ts'
 import { openSocketNsm } from '#enclave/nsm/socket-nsm.ts'
 import { encodeFrame, readFrames } from '#enclave/protocol/nsm-wire.ts'
 import { type NsmServer, serveSoftwareNsm } from '#src/local/nsm/nsm-server.ts'
+import { folderOfTest } from '../../../support/folders.ts'
 
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 
@@ -17,13 +17,10 @@ let server: NsmServer
 const start = () =>
   serveSoftwareNsm({ socketPath: join(folder, 's'), rootFile: join(folder, 'root.pem') })
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'affidavit-nsm-'))
+  folder = folderOfTest()
   server = await start()
 })
-afterEach(async () => {
-  await server.close()
-  rmSync(folder, { recursive: true })
-})
+afterEach(() => server.close())
 
 describe('a software module behind its socket', () => {
   it('a software module behind its socket answers as behind the device', async () => {

@@ -1,15 +1,10 @@
-import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Decoder } from 'cbor-x'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseRoots } from '#attestation/nitro/policy.ts'
-import { verifyAttestation } from '#attestation/nitro/verify-attestation.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { Nsm } from '#enclave/nsm/nsm.ts'
-import { openDevelopmentRoot, rootCertificateFile } from '#src/local/nsm/development-root.ts'
 import { measureSource } from '#src/local/nsm/measured-source.ts'
+import { folderOfFile } from '../../../support/folders.ts'
 import { openSoftwareNsm } from '../../../support/software-nsm.ts'
 
 const aws = new Uint8Array(
@@ -31,14 +26,12 @@ function decodeDocument(document: Uint8Array) {
   return { header, unprotected, payload, signature, members: decoder.decode(payload) as Payload }
 }
 
-let folder: string
+const folder = folderOfFile()
 let nsm: Nsm
 const now = NOW_MS
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-nsm-'))
   nsm = await openSoftwareNsm({ rootFile: join(folder, 'root.pem'), now: () => now })
 })
-afterAll(() => rm(folder, { recursive: true }))
 
 describe('a document of the software module', () => {
   it('a document of the software module has the members of a real one, in the same order and of the same types', async () => {
@@ -64,52 +57,6 @@ describe('a document of the software module', () => {
       ),
     )
     expect([...pcrs.keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
-  })
-})
-
-describe('the validator', () => {
-  const policy = { measurements: 'any' } as const
-  const input = {
-    publicKey: new Uint8Array(65).fill(4),
-    userData: new Uint8Array(32),
-    nonce: new Uint8Array(16),
-  }
-  const rootsOf = async () =>
-    parseRoots(await readFile(rootCertificateFile(join(folder, 'root.pem'))))
-
-  it('the validator accepts a document under the development root, with every binding', async () => {
-    const document = await nsm.attest(input)
-    const at = new Date(NOW_MS)
-    const facts = await verifyAttestation(
-      document,
-      { ...policy, roots: await rootsOf(), nonce: input.nonce },
-      at,
-    )
-    expect(facts).toMatchObject({
-      moduleId: decodeDocument(document).members.get('module_id'),
-      timestampMs: NOW_MS,
-      isDebugMode: false,
-      unknownKeys: [],
-      publicKey: input.publicKey,
-    })
-    const instanceId = facts.moduleId.split('-enc')[0]
-    expect(facts.bindings).toEqual({
-      instanceId,
-      pcr4: true,
-      leafCommonName: true,
-      issuerCommonName: true,
-    })
-  })
-
-  it('the validator refuses a document without that root, and under the root of somebody else', async () => {
-    const document = await nsm.attest(input)
-    const at = new Date(NOW_MS)
-    const stranger = new X509Certificate((await openDevelopmentRoot(null, NOW_MS)).certificate)
-    const roots = parseRoots(new Uint8Array(stranger.raw))
-    for (const refused of [policy, { ...policy, roots }])
-      await expect(verifyAttestation(document, refused, at)).rejects.toMatchObject({
-        code: 'root_untrusted',
-      })
   })
 })
 

@@ -1,14 +1,13 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type SampleCall, writeSample } from '#src/web/docs/samples.ts'
+import { folderOfFile } from '../../../support/folders.ts'
 import { needNo, needProgram } from '../../../support/needs.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'affidavit-samples-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = folderOfFile()
 
 const HOSTILE = `'; touch x #"\`$(id)\${id}\\\n%!\u2028\u2029</script>\u202e`
 const text = fc.oneof(fc.constant(HOSTILE), fc.string({ unit: 'grapheme', maxLength: 40 }))

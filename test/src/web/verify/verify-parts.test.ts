@@ -22,6 +22,12 @@ const NAMES: readonly string[] = [
   'attestation',
 ]
 
+/** The links of a chain with one check that failed. */
+const withFailed = (failed: string) =>
+  linkStates(
+    NAMES.map((name) => ({ name, outcome: name === failed ? 'failed' : 'passed', detail: '' })),
+  )
+
 describe('the chain', () => {
   it('the chain has words and a link for every check there is', () => {
     expect(NAMES.filter((name) => wordsOf(name) === null)).toEqual([])
@@ -29,9 +35,7 @@ describe('the chain', () => {
 
   it('the chain is broken at the links that need a check that failed, and nowhere else', () => {
     for (const failed of NAMES) {
-      const links = linkStates(
-        NAMES.map((name) => ({ name, outcome: name === failed ? 'failed' : 'passed', detail: '' })),
-      )
+      const links = withFailed(failed)
       const { link, also = link } = wordsOf(failed) ?? {}
       expect(links.filter(({ state }) => state === 'broken').map(({ name }) => name)).toEqual([
         ...new Set([link, also]),
@@ -41,15 +45,7 @@ describe('the chain', () => {
 
   it('a link that rests on a broken one does not hold, and a link beside it does', () => {
     const statesOf = (failed: string) =>
-      Object.fromEntries(
-        linkStates(
-          NAMES.map((name) => ({
-            name,
-            outcome: name === failed ? 'failed' : 'passed',
-            detail: '',
-          })),
-        ).map(({ name, state }) => [name, state]),
-      )
+      Object.fromEntries(withFailed(failed).map(({ name, state }) => [name, state]))
     const after = { hash: 'void', signature: 'void', log: 'void', anchor: 'void', block: 'void' }
     const beside = { notary: 'holds', code: 'holds' }
     expect(statesOf('request hash')).toEqual({ request: 'broken', ...after, ...beside })
