@@ -37,6 +37,12 @@ afterEach(async () => {
   expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
 })
 
+/** Opens the stage again, with other limits. */
+const reopen = async (...changes: Parameters<typeof openNodesStage>) => {
+  await stage.close()
+  stage = await openNodesStage(...changes)
+}
+
 const breakOff: AnswerScript = ({ id }, node) => node.sendRun(id, { status: 2 })
 const closing: AnswerScript = (_, node) => node.socket.terminate()
 
@@ -98,8 +104,7 @@ it('a node that blames the request is believed when another one blames it too', 
 it.each([400, 422, 500, 409])(
   'a node that blames the request with %i is not believed, nor blamed, when another node answers',
   async (status) => {
-    await stage.close()
-    stage = await openNodesStage({ failuresMax: 1, asideMs: 60_000 })
+    await reopen({ failuresMax: 1, asideMs: 60_000 })
     // The first of equals is asked first.
     const refusing = await stage.connect({ answer: answerError(status) })
     await stage.connect({ answer: answerWith('good') })
@@ -118,8 +123,7 @@ const busy =
     })
 
 it('a node whose backend is busy is reported as busy, with its wait, and has not failed', async () => {
-  await stage.close()
-  stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
+  await reopen({ failuresMax: 1, refusalsMax: 1 })
   const node = await stage.connect({ answer: busy(17) })
   const reported = { code: 'node_busy', status: 429, retryAfterSeconds: 17 }
   for (let call = 0; call < 3; call++)
@@ -208,8 +212,7 @@ describe('a request with pictures', () => {
   const PATIENT = { firstTokenMs: 10_000, tokenMs: 10_000, runMs: 30_000 }
 
   beforeEach(async () => {
-    await stage.close()
-    stage = await openNodesStage(PATIENT)
+    await reopen(PATIENT)
   })
 
   it('a request with large pictures goes to a node that said it takes it, and to no other', async () => {
@@ -236,8 +239,7 @@ describe('a request with pictures', () => {
   })
 
   it('a request with addresses of pictures goes to nodes whose owners allow it, and waits for them', async () => {
-    await stage.close()
-    stage = await openNodesStage({ ...PATIENT, slots: 1, waitMs: 20_000 })
+    await reopen({ ...PATIENT, slots: 1, waitMs: 20_000 })
     const content = [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }]
     const request = { model: MODEL, messages: [{ role: 'user', content }] }
     const closed = await stage.connect()
@@ -301,8 +303,7 @@ it.each([
 )
 
 it('a caller waits for a slot no longer than allowed', async () => {
-  await stage.close()
-  stage = await openNodesStage({ slots: 1, waitMs: 100, firstTokenMs: 2_000 })
+  await reopen({ slots: 1, waitMs: 100, firstTokenMs: 2_000 })
   await stage.connect({ answer: answerSilence() })
   const abort = new AbortController()
   const first = stage.dispatch({ signal: abort.signal }).catch((error: unknown) => error)
@@ -314,8 +315,7 @@ it('a caller waits for a slot no longer than allowed', async () => {
 })
 
 it('a caller gets an error at once when the only node that could serve the call is gone', async () => {
-  await stage.close()
-  stage = await openNodesStage({ waitMs: FAR_OFF_MS })
+  await reopen({ waitMs: FAR_OFF_MS })
   const node = await stage.connect()
   await node.close()
   await eventually(() => stage.nodes.status().connected === 0, 'gone')
@@ -332,14 +332,12 @@ it('a caller gets an error for a model that no node has', async () => {
 })
 
 it('a caller may try a model again that was offered before this process began', async () => {
-  await stage.close()
-  stage = await openNodesStage({}, { offeredModels: ['was-here'] })
+  await reopen({}, { offeredModels: ['was-here'] })
   await expect(stage.dispatch({ model: 'was-here' })).rejects.toMatchObject({ code: 'no_nodes' })
 })
 
 it('a caller who leaves while waiting is no longer in the queue', async () => {
-  await stage.close()
-  stage = await openNodesStage({ slots: 1, waitMs: 5_000, drainMs: 50 })
+  await reopen({ slots: 1, waitMs: 5_000, drainMs: 50 })
   await stage.connect({ answer: answerSilence() })
   const aborts = [new AbortController(), new AbortController()]
   const calls = aborts.map(({ signal }) =>
@@ -418,8 +416,7 @@ it('the slot of a caller who left is freed soon by a node that takes cancel fram
 })
 
 it('a node that fails again and again is set aside, probed, and given work again', async () => {
-  await stage.close()
-  stage = await openNodesStage({ asideMs: 500, failuresMax: 3, waitMs: 50 })
+  await reopen({ asideMs: 500, failuresMax: 3, waitMs: 50 })
   const node = await stage.connect({
     answer: inTurn(breakOff, breakOff, breakOff, answerWith('one two three')),
   })
@@ -434,8 +431,7 @@ it('a node that fails again and again is set aside, probed, and given work again
 
 // https://github.com/sgl-project/sglang/pull/8417
 it('a node whose answers the gateway refuses is not set aside for them, but probed', async () => {
-  await stage.close()
-  stage = await openNodesStage({ refusalsMax: 4, failuresMax: 1 })
+  await reopen({ refusalsMax: 4, failuresMax: 1 })
   const odd: AnswerScript = ({ id }, node) =>
     node.sendRun(id, { chunk: { choices: [null] }, status: 1 })
   const node = await stage.connect({ answer: inTurn(odd, odd, odd, answerWith('one two')) })
@@ -447,8 +443,7 @@ it('a node whose answers the gateway refuses is not set aside for them, but prob
 })
 
 it('a node that is silent is set aside also when its callers leave before it times out', async () => {
-  await stage.close()
-  stage = await openNodesStage({ drainMs: 50, failuresMax: 2, firstTokenMs: 5_000 })
+  await reopen({ drainMs: 50, failuresMax: 2, firstTokenMs: 5_000 })
   await stage.connect({ answer: answerSilence() })
   for (let count = 0; count < 2; count++)
     await expect(stage.dispatch({ signal: AbortSignal.timeout(20) })).rejects.toThrow()
@@ -456,8 +451,7 @@ it('a node that is silent is set aside also when its callers leave before it tim
 })
 
 it('a node that hangs up on its calls is set aside though it dials again each time', async () => {
-  await stage.close()
-  stage = await openNodesStage({ asideMs: 60_000, failuresMax: 3 })
+  await reopen({ asideMs: 60_000, failuresMax: 3 })
   for (let count = 0; count < 3; count++) {
     await stage.connect({ nodeId: 'flapping', answer: closing })
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_lost' })
@@ -467,8 +461,7 @@ it('a node that hangs up on its calls is set aside though it dials again each ti
 })
 
 it('a node that hangs up on its calls does not keep a call from waiting for the other node', async () => {
-  await stage.close()
-  stage = await openNodesStage({ slots: 1, waitMs: 2_000 })
+  await reopen({ slots: 1, waitMs: 2_000 })
   const free = Promise.withResolvers<void>()
   const busy = await stage.connect({
     nodeId: 'busy',
@@ -489,8 +482,7 @@ it('a node that hangs up on its calls does not keep a call from waiting for the 
 })
 
 it('a node with a large vram takes twenty runs at once, and the others wait', async () => {
-  await stage.close()
-  stage = await openNodesStage({ waitMs: FAR_OFF_MS, firstTokenMs: FAR_OFF_MS, drainMs: 50 })
+  await reopen({ waitMs: FAR_OFF_MS, firstTokenMs: FAR_OFF_MS, drainMs: 50 })
   await stage.connect({ answer: answerSilence(), registered: { hardware: { vram: 80_001 } } })
   const abort = new AbortController()
   const calls = Array.from({ length: 21 }, () =>
@@ -515,8 +507,7 @@ it('a stop lets runs finish for the grace it is given', async () => {
 })
 
 it('a stop ends the calls that wait and those that run', async () => {
-  await stage.close()
-  stage = await openNodesStage({ slots: 1, waitMs: 5_000, firstTokenMs: 5_000 })
+  await reopen({ slots: 1, waitMs: 5_000, firstTokenMs: 5_000 })
   await stage.connect({ answer: answerSilence() })
   const calls = [stage.dispatch(), stage.dispatch()].map((call) =>
     call.catch((error: unknown) => error),
