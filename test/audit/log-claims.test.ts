@@ -4,6 +4,7 @@ import { digestBootConfiguration } from '#attestation/evidence/boot-configuratio
 import { isJsonArray, isJsonObject, type JsonObject } from '#attestation/json/value.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../support/audited-log.ts'
 import { type Attack, describeHead } from '../support/equivocating-server.ts'
+import { changeAnswer } from './attack-stage.ts'
 import { openStage, type Stage } from './stage.ts'
 
 /** Three pages of heads. */
@@ -41,16 +42,11 @@ const inLog =
     return { ...answer, logs: answer.logs.filter(isJsonObject).map(change) }
   }
 
-const inAnswer =
-  (resource: string, change: (answer: JsonObject) => JsonObject): Attack =>
-  (question, honest) =>
-    question.resource === resource ? change(honest()) : honest()
-
 /** Gives other attestations with the heads; `isLast`: of the last page. */
 const inAttestations = (
   change: (attestations: readonly JsonObject[], isLast: boolean) => object[],
 ): Attack =>
-  inAnswer('log/heads', (answer) => {
+  changeAnswer('log/heads', (answer) => {
     const attestations = isJsonArray(answer.attestations)
       ? answer.attestations.filter(isJsonObject)
       : []
@@ -82,7 +78,7 @@ const CLAIMS: readonly (readonly [name: string, codes: readonly string[], attack
       'another boot configuration at the end',
       ['log_identity_invalid'],
       () =>
-        inAnswer('log', (one) => ({
+        changeAnswer('log', (one) => ({
           ...one,
           boot_configuration: {
             ...(one.boot_configuration as JsonObject),
@@ -102,7 +98,7 @@ const CLAIMS: readonly (readonly [name: string, codes: readonly string[], attack
     [
       'another root in its inclusion proofs',
       ['inclusion_proof_invalid'],
-      () => inAnswer('log/inclusion', (answer) => ({ ...answer, root: '00'.repeat(32) })),
+      () => changeAnswer('log/inclusion', (answer) => ({ ...answer, root: '00'.repeat(32) })),
     ],
     [
       'an attestation of another history where it is too late to compare it',
@@ -209,7 +205,7 @@ describe('affidavit audit --state', () => {
 
   it('an audit with --state does not forget what was found before any head matched', async () => {
     const words = [...trust, '--state', `${stage.folder}/early.json`]
-    const forged = inAnswer('log/leaves', (answer) => ({
+    const forged = changeAnswer('log/leaves', (answer) => ({
       ...answer,
       leaves: (answer.leaves as readonly string[]).map(() => '00'.repeat(32)),
     }))

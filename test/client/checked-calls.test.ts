@@ -6,6 +6,7 @@ import { AffidavitError, type AffidavitErrorCode } from '#client/errors.ts'
 import { NOTARY } from '../attestation/build-record.ts'
 import { CHUNKS, chunkOf } from '../attestation/kept-streams.ts'
 import { buildChain, MADE_AT } from '../support/nitro-builder/development-pki.ts'
+import type { Fields } from '../support/nitro-builder/document-builder.ts'
 import { ADDRESS, type Attack, type MemoryClient, openMemoryClient } from './memory-gateway.ts'
 
 const HOUR_MS = 3_600_000
@@ -44,6 +45,19 @@ const pcrsOf = (value: number) =>
   new Map(Array.from({ length: 16 }, (_, index) => [index, Buffer.alloc(48, value)]))
 const codeOf = async (body?: object) => (await ask(body)).code
 const content = (answer: JsonObject): string => (JSON.stringify(answer).includes(SAID) ? SAID : '')
+
+/** The answer has other members. */
+const changed = (members: JsonObject): Attack => ({
+  answer: (answer) => ({ ...answer, ...members }),
+})
+/** The part of the answer has other members. */
+const changedIn = (part: 'log' | 'receipt', members: JsonObject): Attack => ({
+  answer: (answer) => ({ ...answer, [part]: { ...(answer[part] as JsonObject), ...members } }),
+})
+const sentAs = (type: string): Attack => ({
+  respond: (text) => new Response(text, { headers: { 'content-type': type } }),
+})
+const NO_SIGNATURE = `0x${'11'.repeat(64)}1b`
 
 /** The log with other members of its domain, and the notary's signature for them. */
 function signedFor(log: Json | undefined, changed: JsonObject): JsonObject {
@@ -85,34 +99,16 @@ describe('a notary is refused', () => {
     ],
   }
 
+  const tooOld = MADE_AT.getTime() - 4 * HOUR_MS
+  const withField = (fields: Fields): Attack => ({ fields })
   it.each<[string, Attack, AffidavitErrorCode]>([
     ['whose document is under another root', { chain: wrongRoot }, 'invalid_document'],
-    [
-      'whose document is over another nonce',
-      { fields: { nonce: Buffer.alloc(32) } },
-      'invalid_document',
-    ],
-    [
-      'whose document was made for another key',
-      { fields: { public_key: Buffer.alloc(65, 4) } },
-      'wrong_key',
-    ],
-    ['whose document is of other code', { fields: { pcrs: pcrsOf(1) } }, 'unexpected_code'],
-    [
-      'whose document is too old',
-      { fields: { timestamp: MADE_AT.getTime() - 4 * HOUR_MS } },
-      'document_expired',
-    ],
-    [
-      'that was booted with a provider more',
-      { configuration: widened },
-      'unexpected_configuration',
-    ],
-    [
-      'whose document is of another configuration',
-      { fields: { user_data: Buffer.alloc(32) } },
-      'invalid_document',
-    ],
+    ['with another nonce', withField({ nonce: Buffer.alloc(32) }), 'invalid_document'],
+    ['with another key', withField({ public_key: Buffer.alloc(65, 4) }), 'wrong_key'],
+    ['with other code', withField({ pcrs: pcrsOf(1) }), 'unexpected_code'],
+    ['with an old document', withField({ timestamp: tooOld }), 'document_expired'],
+    ['with one more provider', { configuration: widened }, 'unexpected_configuration'],
+    ['of other settings', withField({ user_data: Buffer.alloc(32) }), 'invalid_document'],
   ])('a notary %s is refused', async (_, attack, code) => {
     client.attack = attack
     await expect(client.notaries.refresh()).rejects.toMatchObject({
@@ -145,105 +141,33 @@ describe('a notary is refused', () => {
 })
 
 describe('an answer is refused', () => {
+  const LATER = { error: { code: 'x', message: 'later' } }
+  const OLD = MADE_AT.getTime() - 4 * HOUR_MS
+  const OTHER = Buffer.alloc(32)
+  const provider = { name: 'demo', origin: 'http://operator.example', tls: null }
+  const STEAL = { messages: [{ role: 'user', content: 'Steal?' }] }
   it.each<[string, Attack, AffidavitErrorCode]>([
     ['without a proof', { answer: () => otherAnswer }, 'no_proof'],
-    [
-      'that is an error',
-      { answer: () => ({ error: { code: 'x', message: 'later' } }) },
-      'error_in_answer',
-    ],
+    ['that is an error', { answer: () => LATER }, 'error_in_answer'],
     ['that is no JSON', { text: () => '<html>' }, 'invalid_answer'],
-    [
-      'with two members of one name',
-      { text: (text) => `{"id":"c9",${text.slice(1)}` },
-      'invalid_answer',
-    ],
-    [
-      'that is longer than the limit',
-      { text: (text) => text + ' '.repeat(1_000_000) },
-      'answer_too_large',
-    ],
-    [
-      'to another request',
-      { request: (request) => ({ ...request, messages: [{ role: 'user', content: 'Steal?' }] }) },
-      'wrong_request',
-    ],
-    ['with other words', { answer: (answer) => ({ ...answer, ...otherAnswer }) }, 'wrong_response'],
-    [
-      'with another hash',
-      { answer: (answer) => ({ ...answer, hash: '00'.repeat(32) }) },
-      'wrong_hash',
-    ],
-    [
-      'with another signature',
-      { answer: (answer) => ({ ...answer, signature: `0x${'11'.repeat(64)}1b` }) },
-      'wrong_signature',
-    ],
-    [
-      'with another key',
-      { answer: (answer) => ({ ...answer, public_key: `0x04${'11'.repeat(64)}` }) },
-      'wrong_key',
-    ],
-    [
-      'with a receipt that says something else',
-      {
-        answer: (answer) => ({
-          ...answer,
-          receipt: { ...(answer.receipt as JsonObject), finished_at: 1 },
-        }),
-      },
-      'not_in_log',
-    ],
-    [
-      'with another head',
-      {
-        answer: (answer) => ({
-          ...answer,
-          log: { ...(answer.log as JsonObject), root: '00'.repeat(32) },
-        }),
-      },
-      'not_in_log',
-    ],
-    [
-      'with a head that is not signed',
-      {
-        answer: (answer) => ({
-          ...answer,
-          log: { ...(answer.log as JsonObject), signature: `0x${'11'.repeat(64)}1b` },
-        }),
-      },
-      'wrong_head',
-    ],
-    [
-      'with the head for another chain',
-      { answer: (answer) => ({ ...answer, log: { ...(answer.log as JsonObject), chain_id: 1 } }) },
-      'wrong_head',
-    ],
-    [
-      'with a document that has ended',
-      { answersFields: { timestamp: MADE_AT.getTime() - 4 * HOUR_MS } },
-      'document_expired',
-    ],
-    [
-      'with a document of another configuration',
-      { answersFields: { user_data: Buffer.alloc(32) } },
-      'unexpected_configuration',
-    ],
+    ['with a member twice', { text: (text) => `{"id":"c9",${text.slice(1)}` }, 'invalid_answer'],
+    ['that is too long', { text: (text) => text + ' '.repeat(1_000_000) }, 'answer_too_large'],
+    ['to another request', { request: (sent) => ({ ...sent, ...STEAL }) }, 'wrong_request'],
+    ['with other words', changed(otherAnswer), 'wrong_response'],
+    ['with another hash', changed({ hash: '00'.repeat(32) }), 'wrong_hash'],
+    ['with another signature', changed({ signature: NO_SIGNATURE }), 'wrong_signature'],
+    ['with another key', changed({ public_key: `0x04${'11'.repeat(64)}` }), 'wrong_key'],
+    ['with a receipt that differs', changedIn('receipt', { finished_at: 1 }), 'not_in_log'],
+    ['with another head', changedIn('log', { root: '00'.repeat(32) }), 'not_in_log'],
+    ['with an unsigned head', changedIn('log', { signature: NO_SIGNATURE }), 'wrong_head'],
+    ['with the head for another chain', changedIn('log', { chain_id: 1 }), 'wrong_head'],
+    ['with an old document', { answersFields: { timestamp: OLD } }, 'document_expired'],
+    ['with other settings', { answersFields: { user_data: OTHER } }, 'unexpected_configuration'],
     ['without a transaction', { answer: ({ tx_hash: _, ...answer }) => answer }, 'no_proof'],
-    [
-      'of a provider that is not configured',
-      { receipt: { provider: { name: 'demo', origin: 'http://operator.example', tls: null } } },
-      'wrong_provider',
-    ],
+    ['of a provider that is not configured', { receipt: { provider } }, 'wrong_provider'],
     ['that was cut', { receipt: { outcome: 'client_disconnected' } }, 'incomplete'],
     ['that was asked for twice', { receipt: { attempt: 2 } }, 'asked_again'],
-    [
-      'as a stream, which was not asked for',
-      {
-        respond: (text) => new Response(text, { headers: { 'content-type': 'text/event-stream' } }),
-      },
-      'invalid_answer',
-    ],
+    ['as a stream, which was not asked for', sentAs('text/event-stream'), 'invalid_answer'],
   ])('an answer %s is refused', async (_, attack, code) => {
     await client.notaries.refresh()
     client.attack = attack
@@ -324,45 +248,26 @@ describe('a stream is refused', () => {
     (at: number): Attack['chunks'] =>
     (chunks) =>
       chunks.toSpliced(at, 0, chunkOf({ content: 'it all. ' }))
+  const steal = chunkOf({ content: 'Steal ' })
+  const { choices = [] } = chunkOf({ content: ' Now.' }, 'stop')
+  const ERROR_EVENT = 'event: error\ndata: {"error":{"message":"later"}}'
 
   it.each<[string, Attack, AffidavitErrorCode]>([
     ['with a chunk more', { chunks: inject(2) }, 'wrong_stream'],
     ['with a chunk less', { chunks: (chunks) => chunks.toSpliced(1, 1) }, 'wrong_stream'],
-    [
-      'with other words',
-      { chunks: (chunks) => chunks.with(1, chunkOf({ content: 'Steal ' })) },
-      'wrong_stream',
-    ],
+    ['with other words', { chunks: (chunks) => chunks.with(1, steal) }, 'wrong_stream'],
     [
       'with words in the chunk with the proof',
-      {
-        chunks: (chunks) =>
-          chunks.with(-1, {
-            ...chunks.at(-1),
-            choices: chunkOf({ content: ' Now.' }, 'stop').choices ?? [],
-          }),
-      },
+      { chunks: (chunks) => chunks.with(-1, { ...chunks.at(-1), choices }) },
       'wrong_stream',
     ],
     ['without a proof', { chunks: () => CHUNKS }, 'no_proof'],
     ['without its end', { text: (text) => text.replace('data: [DONE]\n\n', '') }, 'cut_stream'],
     ['in the middle', { text: (text) => text.slice(0, text.length / 3) }, 'cut_stream'],
-    [
-      'as an object, in which readers of events find nothing',
-      {
-        respond: (text) => new Response(text, { headers: { 'content-type': 'application/json' } }),
-      },
-      'invalid_answer',
-    ],
+    ['as an object', sentAs('application/json'), 'invalid_answer'],
     [
       'that an error ends',
-      {
-        text: (text) =>
-          text.replace(
-            /data: [^\n]*"Transfer[^\n]*/,
-            'event: error\ndata: {"error":{"message":"later"}}',
-          ),
-      },
+      { text: (text) => text.replace(/data: [^\n]*"Transfer[^\n]*/, ERROR_EVENT) },
       'error_in_answer',
     ],
   ])('a stream %s is refused', async (_, attack, code) => {

@@ -101,27 +101,17 @@ describe('an encrypted call', () => {
 
 describe('a key is not used', () => {
   const other = new Wallet(`0x${'42'.repeat(32)}`)
+  const C1 = `0x${'c1'.repeat(20)}`
   const hour = (now: number) => ({ notBefore: now - 60, notAfter: now + HOUR_S })
 
+  const late = (now: number) => ({ notBefore: now - HOUR_S, notAfter: now + 30 })
   it.each<[string, NonNullable<Attack['keys']>]>([
-    [
-      "that is the gateway's own, under the enclave's statement",
-      (enclave, now) => ({ ...enclave.state(hour(now)), public_key: randomKey() }),
-    ],
-    [
-      'of another notary',
-      (enclave, now) => enclave.state({ ...hour(now), signer: other as never }),
-    ],
-    ['stated for another chain', (enclave, now) => enclave.state({ ...hour(now), chainId: 1 })],
-    [
-      'stated for another contract',
-      (enclave, now) => enclave.state({ ...hour(now), contract: `0x${'c1'.repeat(20)}` }),
-    ],
-    [
-      'that ends before a call could be read',
-      (enclave, now) => enclave.state({ notBefore: now - HOUR_S, notAfter: now + 30 }),
-    ],
-    ['without a signature', (enclave, now) => ({ ...enclave.state(hour(now)), signature: '0x' })],
+    ['of the gateway itself', (of, now) => ({ ...of.state(hour(now)), public_key: randomKey() })],
+    ['of another notary', (of, now) => of.state({ ...hour(now), signer: other as never })],
+    ['stated for another chain', (of, now) => of.state({ ...hour(now), chainId: 1 })],
+    ['stated for another contract', (of, now) => of.state({ ...hour(now), contract: C1 })],
+    ['that ends before a call could be read', (of, now) => of.state(late(now))],
+    ['without a signature', (of, now) => ({ ...of.state(hour(now)), signature: '0x' })],
   ])('an encryption key %s is not used', async (_, keys) => {
     client.attack = { keys: (enclave, now) => [keys(enclave, now)] }
     expect(await ask()).toEqual({ text: '', code: 'no_encryption_key' })
@@ -233,41 +223,22 @@ describe('an answer is refused', () => {
 
   type Codes = readonly [whole: AffidavitErrorCode, streamed: AffidavitErrorCode]
   const notOpened: Codes = ['not_encrypted', 'not_encrypted']
+  const cutOff: Codes = ['invalid_answer', 'cut_stream']
+  const notSo: Codes = ['wrong_receipt', 'wrong_receipt']
+  const setNonce = (headers: Headers) => headers.set(RESPONSE_NONCE_HEADER, 'ab'.repeat(32))
+  const inTheClear = () => new Response(clear, { headers: { 'content-type': 'application/json' } })
+  const cutLast = (all: readonly Uint8Array[]) =>
+    all.with(-1, all.at(-1)?.subarray(0, 20) ?? new Uint8Array())
 
   it.each<[string, Attack, Codes]>([
-    [
-      'with another nonce',
-      { passOn: withHeader((h) => h.set(RESPONSE_NONCE_HEADER, 'ab'.repeat(32))) },
-      notOpened,
-    ],
-    [
-      'in the clear',
-      { intercept: () => new Response(clear, { headers: { 'content-type': 'application/json' } }) },
-      notOpened,
-    ],
+    ['with another nonce', { passOn: withHeader(setNonce) }, notOpened],
+    ['in the clear', { intercept: inTheClear }, notOpened],
     ['without a frame', { sealed: frames((all) => all.toSpliced(1, 1)) }, notOpened],
-    [
-      'without its last frame',
-      { sealed: frames((all) => all.slice(0, -1)) },
-      ['invalid_answer', 'cut_stream'],
-    ],
-    ['without any frame', { sealed: frames(() => []) }, ['invalid_answer', 'cut_stream']],
+    ['without its last frame', { sealed: frames((all) => all.slice(0, -1)) }, cutOff],
+    ['without any frame', { sealed: frames(() => []) }, cutOff],
     ['with a frame of another call', { sealed: splice }, notOpened],
-    [
-      'that ends within a frame',
-      {
-        sealed: frames((all) => [
-          ...all.slice(0, -1),
-          all.at(-1)?.subarray(0, 20) ?? new Uint8Array(),
-        ]),
-      },
-      notOpened,
-    ],
-    [
-      'whose receipt says that it was not encrypted',
-      { receipt: { encrypted: false } },
-      ['wrong_receipt', 'wrong_receipt'],
-    ],
+    ['that ends within a frame', { sealed: frames(cutLast) }, notOpened],
+    ['whose receipt says that it was not encrypted', { receipt: { encrypted: false } }, notSo],
   ])('an encrypted call refuses an answer %s', async (name, attack, [whole, streamed]) => {
     await client.notaries.refresh()
     for (const [body, code] of [

@@ -29,25 +29,23 @@ const of = (name: string, values: string, more: Readonly<Record<string, string>>
 const fine = (name: string, values: string, more: Readonly<Record<string, string>> = {}): Series =>
   of(name, values, { instance: 'good:9464', ...more })
 
+/** The last time at which an alert is silent, and a time at which it fires, as minutes and seconds. */
+type Times = readonly [silentAt: string, firesAt: string]
+const AFTER_5_MIN: Times = ['6m30s', '7m30s']
+const AFTER_2_MIN: Times = ['3m45s', '4m15s']
+const AFTER_1_MIN: Times = ['2m45s', '3m15s']
+const AFTER_30_S: Times = ['2m15s', '2m45s']
+const AT_ONCE: Times = ['1m45s', '2m15s']
+
 /** One gauge that is wrong from 2 min on, and stays so. */
 function gauge(
   alert: string,
-  metric: string,
+  [metric, good, bad]: readonly [metric: string, good: number, bad: number],
+  [silentAt, firesAt]: Times,
   {
-    good,
-    bad,
-    silentAt,
-    firesAt,
     more = {},
     labels = { ...BAD, ...more },
-  }: {
-    readonly good: string
-    readonly bad: string
-    readonly silentAt: string
-    readonly firesAt: string
-    readonly more?: Readonly<Record<string, string>>
-    readonly labels?: Readonly<Record<string, string>>
-  },
+  }: Partial<Record<'more' | 'labels', Readonly<Record<string, string>>>> = {},
 ): AlertCase {
   return {
     alert,
@@ -105,7 +103,7 @@ function calls(
 
 /** A case of each alert of deploy/prometheus/rules.yml. */
 export const ALERT_CASES: readonly AlertCase[] = [
-  gauge('AffidavitDown', 'up', { good: '1', bad: '0', silentAt: '2m45s', firesAt: '3m15s' }),
+  gauge('AffidavitDown', ['up', 1, 0], AFTER_1_MIN),
   calls('AffidavitErrors', {
     wrong: { status: '503', end: 'whole' },
     right: { status: '200', end: 'whole' },
@@ -114,19 +112,10 @@ export const ALERT_CASES: readonly AlertCase[] = [
     wrong: { status: '200', end: 'error' },
     right: { status: '200', end: 'whole' },
   }),
-  gauge('AffidavitSourceUnreadable', 'affidavit_source_up', {
-    good: '1',
-    bad: '0',
-    silentAt: '6m30s',
-    firesAt: '7m30s',
+  gauge('AffidavitSourceUnreadable', ['affidavit_source_up', 1, 0], AFTER_5_MIN, {
     more: { source: 'relayer' },
   }),
-  gauge('AffidavitEventLoopSlow', 'nodejs_eventloop_lag_p99_seconds', {
-    good: '0.1',
-    bad: '0.9',
-    silentAt: '6m30s',
-    firesAt: '7m30s',
-  }),
+  gauge('AffidavitEventLoopSlow', ['nodejs_eventloop_lag_p99_seconds', 0.1, 0.9], AFTER_5_MIN),
   share('AffidavitMemoryAdmittedHigh', [
     'affidavit_admitted_bytes',
     'affidavit_admitted_bytes_max',
@@ -134,30 +123,10 @@ export const ALERT_CASES: readonly AlertCase[] = [
   share('AffidavitConnectionsHigh', ['affidavit_connections', 'affidavit_connections_max']),
   share('AffidavitDescriptorsHigh', ['process_open_fds', 'process_max_fds']),
   event('AffidavitLogLinesDropped', 'affidavit_log_lines_dropped_total'),
-  gauge('AffidavitStaging', 'affidavit_staging', {
-    good: '0',
-    bad: '1',
-    silentAt: '1m45s',
-    firesAt: '2m15s',
-  }),
-  gauge('AffidavitDatabaseDown', 'affidavit_database_up', {
-    good: '1',
-    bad: '0',
-    silentAt: '2m15s',
-    firesAt: '2m45s',
-  }),
-  gauge('AffidavitCommitsFailing', 'affidavit_commits_failing_seconds', {
-    good: '10',
-    bad: '40',
-    silentAt: '2m15s',
-    firesAt: '2m45s',
-  }),
-  gauge('AffidavitCommitsRefused', 'affidavit_commits_refused', {
-    good: '0',
-    bad: '1',
-    silentAt: '1m45s',
-    firesAt: '2m15s',
-  }),
+  gauge('AffidavitStaging', ['affidavit_staging', 0, 1], AT_ONCE),
+  gauge('AffidavitDatabaseDown', ['affidavit_database_up', 1, 0], AFTER_30_S),
+  gauge('AffidavitCommitsFailing', ['affidavit_commits_failing_seconds', 10, 40], AFTER_30_S),
+  gauge('AffidavitCommitsRefused', ['affidavit_commits_refused', 0, 1], AT_ONCE),
   {
     alert: 'AffidavitCommitsSlow',
     bad: [
@@ -173,27 +142,14 @@ export const ALERT_CASES: readonly AlertCase[] = [
     silentAt: '9m45s',
     firesAt: '11m',
   },
-  gauge('AffidavitNoEnclave', 'affidavit_enclaves', {
-    good: '2',
-    bad: '0',
-    silentAt: '2m15s',
-    firesAt: '2m45s',
+  gauge('AffidavitNoEnclave', ['affidavit_enclaves', 2, 0], AFTER_30_S, {
     more: { state: 'usable' },
     labels: BAD,
   }),
-  gauge('AffidavitEnclaveLost', 'affidavit_enclaves', {
-    good: '0',
-    bad: '1',
-    silentAt: '3m45s',
-    firesAt: '4m15s',
+  gauge('AffidavitEnclaveLost', ['affidavit_enclaves', 0, 1], AFTER_2_MIN, {
     more: { state: 'refused' },
   }),
-  gauge('AffidavitAttestationOld', 'affidavit_attestation_age_seconds', {
-    good: '3700',
-    bad: '7300',
-    silentAt: '6m30s',
-    firesAt: '7m30s',
-  }),
+  gauge('AffidavitAttestationOld', ['affidavit_attestation_age_seconds', 3700, 7300], AFTER_5_MIN),
   {
     alert: 'AffidavitProviderEvidenceOld',
     bad: [of('affidavit_provider_evidence_age_seconds', '100x7 86401x120', { provider: 'tee' })],
@@ -227,12 +183,7 @@ export const ALERT_CASES: readonly AlertCase[] = [
     silentAt: '6m30s',
     firesAt: '7m30s',
   },
-  gauge('AffidavitAnchorStoreFailing', 'affidavit_anchor_store_failing', {
-    good: '0',
-    bad: '1',
-    silentAt: '3m45s',
-    firesAt: '4m15s',
-  }),
+  gauge('AffidavitAnchorStoreFailing', ['affidavit_anchor_store_failing', 0, 1], AFTER_2_MIN),
   event('AffidavitAnchorsReverted', 'affidavit_anchors_reverted_total'),
   event('AffidavitNonceTaken', 'affidavit_anchors_taken_total'),
   {
@@ -243,24 +194,9 @@ export const ALERT_CASES: readonly AlertCase[] = [
     silentAt: '6m30s',
     firesAt: '7m30s',
   },
-  gauge('AffidavitReloadFailed', 'affidavit_config_last_reload_successful', {
-    good: '1',
-    bad: '0',
-    silentAt: '2m45s',
-    firesAt: '3m15s',
-  }),
-  gauge('AffidavitBusDown', 'affidavit_bus_up', {
-    good: '1',
-    bad: '0',
-    silentAt: '2m45s',
-    firesAt: '3m15s',
-  }),
-  gauge('AffidavitBlocksUnreadable', 'affidavit_anchor_blocks_unreadable', {
-    good: '0',
-    bad: '1',
-    silentAt: '6m30s',
-    firesAt: '7m30s',
-  }),
+  gauge('AffidavitReloadFailed', ['affidavit_config_last_reload_successful', 1, 0], AFTER_1_MIN),
+  gauge('AffidavitBusDown', ['affidavit_bus_up', 1, 0], AFTER_1_MIN),
+  gauge('AffidavitBlocksUnreadable', ['affidavit_anchor_blocks_unreadable', 0, 1], AFTER_5_MIN),
   event('AffidavitBusStranger', 'affidavit_bus_messages_refused_total'),
   {
     alert: 'AffidavitNodeQueueLong',

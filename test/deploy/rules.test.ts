@@ -1,10 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { listMetrics } from '../house/metrics-page.ts'
+import { folderOfTest } from '../support/folders.ts'
 import { needProgram } from '../support/needs.ts'
 import { ALERT_CASES } from './alert-cases.ts'
 import { type AlertRule, DASHBOARD, listQueries, namesIn, RULES } from './queries.ts'
@@ -59,26 +59,22 @@ describe('the alert rules', () => {
   it.runIf(PROMTOOL.isMet)(
     PROMTOOL.title('the alerts fire when they should, for whom they should, and not before'),
     async () => {
-      const folder = await mkdtemp(join(tmpdir(), 'affidavit-rules-'))
-      try {
-        const run = async (rulesFile: string) => {
-          const file = join(folder, 'tests.yml')
-          await writeFile(file, writeTests(rulesFile, await readRules()))
-          return spawnSync('promtool', ['test', 'rules', file], { encoding: 'utf8' })
-        }
-        const { status, stdout, stderr } = await run(RULES)
-        expect(status, stdout + stderr).toBe(0)
-        // The same cases do not pass with a rule that never fires.
-        const broken = join(folder, 'broken.yml')
-        const text = await readFile(RULES, 'utf8')
-        await writeFile(
-          broken,
-          text.replace('affidavit_database_up == 0', 'affidavit_database_up == 7'),
-        )
-        expect((await run(broken)).status).not.toBe(0)
-      } finally {
-        await rm(folder, { recursive: true })
+      const folder = folderOfTest()
+      const run = async (rulesFile: string) => {
+        const file = join(folder, 'tests.yml')
+        await writeFile(file, writeTests(rulesFile, await readRules()))
+        return spawnSync('promtool', ['test', 'rules', file], { encoding: 'utf8' })
       }
+      const { status, stdout, stderr } = await run(RULES)
+      expect(status, stdout + stderr).toBe(0)
+      // The same cases do not pass with a rule that never fires.
+      const broken = join(folder, 'broken.yml')
+      const text = await readFile(RULES, 'utf8')
+      await writeFile(
+        broken,
+        text.replace('affidavit_database_up == 0', 'affidavit_database_up == 7'),
+      )
+      expect((await run(broken)).status).not.toBe(0)
     },
   )
 })

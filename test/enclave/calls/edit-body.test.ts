@@ -9,17 +9,10 @@ function set(body: string): string {
 }
 
 describe('setIncludeUsage', () => {
+  const USAGE = '"stream_options":{"include_usage":true}'
   it.each([
-    [
-      'null',
-      '{"a":1,"stream_options":null,"b":[1.0]}',
-      '{"a":1,"stream_options":{"include_usage":true},"b":[1.0]}',
-    ],
-    [
-      'false',
-      '{"stream_options":{"include_usage":false}}',
-      '{"stream_options":{"include_usage":true}}',
-    ],
+    ['null', '{"a":1,"stream_options":null,"b":[1.0]}', `{"a":1,${USAGE},"b":[1.0]}`],
+    ['false', '{"stream_options":{"include_usage":false}}', `{${USAGE}}`],
     [
       'other options',
       '{"stream_options":{"x":[{}],"include_usage":false},"b":1e2}',
@@ -35,11 +28,7 @@ describe('setIncludeUsage', () => {
       '{"b":1,"stream_options" : {} }',
       '{"b":1,"stream_options" :{"include_usage":true}}',
     ],
-    [
-      'no object',
-      '{"stream_options":"x","b":1}',
-      '{"stream_options":{"include_usage":true},"b":1}',
-    ],
+    ['no object', '{"stream_options":"x","b":1}', `{${USAGE},"b":1}`],
   ])('setIncludeUsage replaces options that are %s in their place', (_, body, expected) => {
     expect(set(body)).toBe(expected)
   })

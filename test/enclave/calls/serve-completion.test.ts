@@ -245,18 +245,14 @@ describe('a provider that refuses', () => {
     },
   )
 
-  it("a provider's refusal is relayed although its reason never ends, or does not come", async () => {
-    const head = 'HTTP/1.1 400 No\r\ncontent-length: 100000000\r\n\r\n'
-    script = () => [send(head), { kind: 'repeat', bytes: Buffer.alloc(8192, 'x'), times: 100 }]
-    expect((await enclave.complete(question)).json).toMatchObject({
-      status: 400,
-      code: 'provider_refused',
-    })
-    script = () => [send(`${head}{"error"`), { kind: 'end' }]
-    expect((await enclave.complete(question)).json).toMatchObject({
-      status: 400,
-      code: 'provider_refused',
-    })
+  const head = 'HTTP/1.1 400 No\r\ncontent-length: 100000000\r\n\r\n'
+  it.each<[string, readonly Step[]]>([
+    ['never ends', [send(head), { kind: 'repeat', bytes: Buffer.alloc(8192, 'x'), times: 100 }]],
+    ['does not come', [send(`${head}{"error"`), { kind: 'end' }]],
+  ])("a provider's refusal is relayed although its reason %s", async (_, steps) => {
+    script = () => steps
+    const { json } = await enclave.complete(question)
+    expect(json).toMatchObject({ status: 400, code: 'provider_refused' })
   })
 })
 
@@ -283,35 +279,19 @@ describe('the words of a provider', () => {
 })
 
 describe('an answer that is no completion', () => {
+  const OK = 'HTTP/1.1 200 OK\r\n\r\n'
+  const internal = '{"error":{"message":"internal"}}'
+  const header = Buffer.from(`x: ${'y'.repeat(1000)}\r\n`)
+  const headers = { kind: 'repeat', bytes: header, times: 1000 } as const
+  const large = { kind: 'repeat', bytes: Buffer.alloc(65536, 'x'), times: 17 } as const
+
   it.each<[string, () => readonly Step[], string]>([
-    [
-      'a server error',
-      () => [ok('{"error":{"message":"internal"}}', { status: 500 })],
-      'provider_error',
-    ],
+    ['a server error', () => [ok(internal, { status: 500 })], 'provider_error'],
     ['no HTTP', () => [send('SSH-2.0-OpenSSH\r\n\r\n'), { kind: 'end' }], 'provider_error'],
-    [
-      'endless headers',
-      () => [
-        send('HTTP/1.1 200 OK\r\n'),
-        { kind: 'repeat', bytes: Buffer.from(`x: ${'y'.repeat(1000)}\r\n`), times: 1000 },
-      ],
-      'provider_error',
-    ],
+    ['endless headers', () => [send('HTTP/1.1 200 OK\r\n'), headers], 'provider_error'],
     ['no answer', () => [{ kind: 'stall' }], 'provider_timeout'],
-    [
-      'an answer that drips for ever',
-      () => [send('HTTP/1.1 200 OK\r\n\r\n{"choices":"'), ...endless('x')],
-      'provider_timeout',
-    ],
-    [
-      'an answer over the limit',
-      () => [
-        send('HTTP/1.1 200 OK\r\n\r\n"'),
-        { kind: 'repeat', bytes: Buffer.alloc(65536, 'x'), times: 17 },
-      ],
-      'answer_too_large',
-    ],
+    ['a slow answer', () => [send(`${OK}{"choices":"`), ...endless('x')], 'provider_timeout'],
+    ['an answer over the limit', () => [send(`${OK}"`), large], 'answer_too_large'],
   ])('an answer that is no completion leaves no record: %s', async (_, steps, code) => {
     script = steps
     const status = code === 'provider_timeout' ? 504 : 502

@@ -79,6 +79,7 @@ describe('affidavit node', () => {
   })
 
   it('the node command shows what a node has served, each figure with its unit', async () => {
+    const usage = { prompt_tokens: 12, completion_tokens: 1, total_tokens: 13 }
     gateway.known.stats = {
       requests_served: 1207,
       requests_served_day: 1,
@@ -86,15 +87,7 @@ describe('affidavit node', () => {
       benchmark_tokens_per_second: 84.53,
       benchmark_model_name: 'model-a',
       benchmark_created_at: 1_700_000_000,
-      completed_inferences: [
-        {
-          model_name: 'model-a',
-          prompt_tokens: 12,
-          completion_tokens: 1,
-          total_tokens: 13,
-          created_at: 1_700_000_000,
-        },
-      ],
+      completed_inferences: [{ model_name: 'model-a', ...usage, created_at: 1_700_000_000 }],
     }
     const lines = (await node('stats')).stdout.replaceAll(/ {2,}/g, '  ').split('\n')
     expect(lines).toEqual([
@@ -184,19 +177,9 @@ describe('affidavit node', () => {
 
   it.each([
     ['a node that is not known', ['status'], {}, 'knows no node'],
-    [
-      'a key that is not valid',
-      ['stats'],
-      { AFFIDAVIT_API_KEY: 'wrong' },
-      '401 invalid_credentials',
-    ],
+    ['a wrong key', ['stats'], { AFFIDAVIT_API_KEY: 'wrong' }, '401 invalid_credentials'],
     ['a gateway that is away', ['status'], { AFFIDAVIT_URL: 'http://127.0.0.1:2' }, 'ECONNREFUSED'],
-    [
-      'a backend that is away',
-      ['benchmark'],
-      { BACKEND_URL: 'http://127.0.0.1:1' },
-      'ECONNREFUSED',
-    ],
+    ['an absent backend', ['benchmark'], { BACKEND_URL: 'http://127.0.0.1:1' }, 'ECONNREFUSED'],
     ['a model that is not offered', ['benchmark', '--model', 'model-z'], {}, 'model-z'],
   ])('the node command exits 1 for %s, without a stack', async (_, words, more, message) => {
     gateway.known.node = null
@@ -209,17 +192,8 @@ describe('affidavit node', () => {
   })
 
   it('the node command exits 2 for a configuration with faults, telling all of them', async () => {
-    const { code, stderr } = await runCommandWith(
-      {},
-      'node',
-      'run',
-      '--url',
-      'nonsense',
-      '--benchmark-ms',
-      '1',
-      '--name',
-      'ab',
-    )
+    const words = ['--url', 'nonsense', '--benchmark-ms', '1', '--name', 'ab']
+    const { code, stderr } = await runCommandWith({}, 'node', 'run', ...words)
     expect(code).toBe(2)
     for (const name of ['AFFIDAVIT_URL', 'AFFIDAVIT_API_KEY', 'NODE_NAME', 'BENCHMARK_MS'])
       expect(stderr).toContain(`${name}: expected`)

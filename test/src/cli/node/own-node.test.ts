@@ -1,11 +1,11 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { NodeAccess } from '#src/agent/config.ts'
 import { createGatewayClient, type GatewayClient } from '#src/agent/gateway-client.ts'
 import { findOwnNode, openOwnNode } from '#src/cli/node/own-node.ts'
 import { createLogger } from '#src/observability/logger.ts'
+import { folderOfTest } from '../../../support/folders.ts'
 import {
   NODE_ID,
   NODE_KEY,
@@ -21,7 +21,7 @@ let lines: string[] = []
 const log = createLogger({ level: 'info', destination: { write: (line) => void lines.push(line) } })
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  folder = folderOfTest()
   lines = []
   gateway = await startScriptedNodeGateway()
   client = createGatewayClient({ url: gateway.url, apiKey: NODE_KEY })
@@ -33,9 +33,7 @@ beforeEach(async () => {
     nodesFile: join(folder, 'state/nodes.json'),
   }
 })
-afterEach(async () => {
-  await Promise.all([gateway.stop(), rm(folder, { recursive: true })])
-})
+afterEach(() => gateway.stop())
 
 const open = (more: Partial<NodeAccess> = {}) =>
   openOwnNode({ ...access, ...more }, { gateway: client, log })
