@@ -2,12 +2,14 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type Bus, openBus, startBus } from '#src/bus/bus.ts'
 import type { Channel } from '#src/bus/channel.ts'
 import { PEERS_MAX } from '#src/bus/peers.ts'
-import { createMessageSealer } from '#src/bus/sealed-messages.ts'
+import { createMessageSealer, MESSAGE_AGE_MAX_MS } from '#src/bus/sealed-messages.ts'
+import { openPeerEnclaves } from '#src/enclaves/peer-enclaves.ts'
 import { createLogger } from '#src/observability/logger.ts'
 import { openServiceKey } from '#src/storage/service-keys.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
@@ -290,6 +292,122 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     const startedAtMs = performance.now()
     await bus.stop()
     expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
+  })
+})
+
+const refusals = (bus: Bus, why: 'unsealed' | 'forged' | 'stale' | 'replayed') =>
+  bus.status().refused.get(why) ?? 0
+
+/** A notary as a gateway publishes its own. */
+const notaryOf = (at: number) => ({
+  notary: `0x${at.toString(16).padStart(40, '0')}`,
+  public_key: `0x04${'ab'.repeat(64)}`,
+  status: 'in_use',
+  attestation: 'AAAA',
+  boot_configuration: {},
+  encryption_keys: [],
+})
+
+describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), () => {
+  it('a stranger is no gateway of the service, whatever it calls itself', async () => {
+    const { prefix, near, far } = await openPair()
+    const here = { version: 2, from: 'stranger', epoch: 1, body: null }
+    stranger.publish(`${prefix}.all.here`, wordsOf(here))
+    const subject = `${prefix}.all.here`
+    const own = createMessageSealer({ key: new Uint8Array(32), id: 'stranger', now: Date.now })
+    stranger.publish(subject, own.seal({ subject }, wordsOf(here)))
+    await until('both are refused', () => refusals(far, 'unsealed') + refusals(far, 'forged') === 2)
+    expect(far.peers()).toEqual([near.id])
+  })
+
+  it('a message is taken once, on its own subject, and for its own answer', async () => {
+    const { prefix, near, far } = await openPair()
+    const received: unknown[] = []
+    far.listen('news', (_, message) => void received.push(message))
+    const caught = stranger.subscribe(`${prefix}.all.news`, { max: 1 })
+    await stranger.flush()
+    near.publish('news', 'once')
+    for await (const { data, subject } of caught) {
+      stranger.publish(subject, data)
+      stranger.publish(`${prefix}.open.${far.id}`, data, { reply: `${prefix}.channel.x.y` })
+    }
+    await until('both are refused', () => refusals(far, 'replayed') + refusals(far, 'forged') === 2)
+    expect(received).toEqual(['once'])
+  })
+
+  it('a message of another time is not taken, though its number never came', async () => {
+    const { prefix, far } = await openPair()
+    const subject = `${prefix}.all.here`
+    for (const skewMs of [-MESSAGE_AGE_MAX_MS - 1_000, MESSAGE_AGE_MAX_MS + 1_000]) {
+      const now = () => Date.now() + skewMs
+      const kept = createMessageSealer({ key: BUS_KEY, id: `of another time ${skewMs}`, now })
+      const here = { version: 2, from: 'x', epoch: 1, body: null }
+      stranger.publish(subject, kept.seal({ subject }, wordsOf(here)))
+    }
+    await until('both are refused', () => refusals(far, 'stale') === 2)
+  })
+
+  it('an answer of a stranger is none, and its question has none', async () => {
+    const { prefix, near, far } = await openPair()
+    const asked: unknown[] = []
+    far.answer('thing', 'x', async (question) => {
+      asked.push(question)
+      return 'the gateway'
+    })
+    const sub = stranger.subscribe(`${prefix}.ask.thing.>`, {
+      callback: (_, message) => void message.respond(wordsOf('a stranger')),
+    })
+    await stranger.flush()
+    await until('it is asked', async () => {
+      const answer = await near.ask('thing', 'x', { question: 'who?', timeoutMs: 500 })
+      expect(answer).not.toBe('a stranger')
+      return asked.length > 0
+    })
+    sub.unsubscribe()
+    const before = asked.length
+    const reply = stranger.request(`${prefix}.ask.thing.eA`, wordsOf('mine'), { timeout: 300 })
+    await reply.catch(() => undefined)
+    expect(asked).toHaveLength(before)
+  })
+
+  it('false notaries and keys of a stranger are not listed, and an encrypted call of it is not made', async () => {
+    const { prefix, far } = await openPair()
+    let made = 0
+    const peers = openPeerEnclaves({
+      bus: far,
+      enclaves: {
+        notaries: () => [],
+        findEncrypted: () => {
+          made++
+          return null
+        },
+      },
+      check: async () => [],
+      credentials: () => new Map([['demo', 'the credential of the operator']]),
+      patienceMs: 0,
+      proofFor: () => Promise.reject(new Error('nothing is sealed')),
+      log: logOfLines(),
+    })
+    const sender = { version: 2, from: 'stranger', epoch: 1 }
+    const notaries = Array.from({ length: 100 }, (_, at) => notaryOf(at))
+    stranger.publish(`${prefix}.all.here`, wordsOf({ ...sender, body: null }))
+    stranger.publish(`${prefix}.all.notaries`, wordsOf({ ...sender, body: notaries }))
+    const header = {
+      notary: notaryOf(1).notary,
+      context: JSON.stringify({ account_id: 'of somebody else' }),
+      encapsulated_key: 'ab'.repeat(32),
+      sealed_credential: null,
+    }
+    stranger.publish(
+      `${prefix}.open.${far.id}`,
+      wordsOf({ ...sender, service: 'encrypted', header }),
+      { reply: `${prefix}.channel.stranger.call` },
+    )
+    await until('all are refused', () => refusals(far, 'unsealed') === 3)
+    await sleep(0)
+    expect(peers.notaries()).toEqual([])
+    expect(made).toBe(0)
+    peers.stop()
   })
 })
 
