@@ -146,48 +146,46 @@ describe('verifyStream', () => {
   })
 })
 
-describe('verifyEventStream', () => {
-  const request = {
-    dialect: 'messages',
-    headers: {},
-    body: { model: 'm', messages: [], stream: true },
-  }
-  /** A stream that is repeated for its Idempotency-Key, with these members of usage. */
-  const failedOf = (first: JsonObject, last: JsonObject) => {
-    const [start, ...rest] = messagesStream([{ kind: 'text', pieces: ['Yes.'] }])
-    const message = { ...(start?.message as JsonObject), usage: { output_tokens: 1, ...first } }
-    const ended = rest.map((data) =>
-      data.type === 'message_delta' ? { ...data, usage: { output_tokens: 20, ...last } } : data,
-    )
-    const reader = EVENT_DIALECTS.messages.openStream()
-    const { given } = readAll(reader, [{ ...start, message }, ...ended])
-    const response = reader.response()
-    const { created } = buildRecord({ request, response, streamHash: 'ab'.repeat(32) })
-    const end = withProof(
-      EVENT_DIALECTS.messages,
-      given.at(-1) as DialectEvent,
-      created.affidavit as JsonObject,
-    )
-    const report = verifyEventStream(given.with(-1, end), { request, idempotent: true })
-    return outcomes(report, 'failed')
-  }
+const request = {
+  dialect: 'messages',
+  headers: {},
+  body: { model: 'm', messages: [], stream: true },
+}
+/** A stream that is repeated for its Idempotency-Key, with these members of usage. */
+const failedOfMessages = (first: JsonObject, last: JsonObject) => {
+  const [start, ...rest] = messagesStream([{ kind: 'text', pieces: ['Yes.'] }])
+  const message = { ...(start?.message as JsonObject), usage: { output_tokens: 1, ...first } }
+  const ended = rest.map((data) =>
+    data.type === 'message_delta' ? { ...data, usage: { output_tokens: 20, ...last } } : data,
+  )
+  const reader = EVENT_DIALECTS.messages.openStream()
+  const { given } = readAll(reader, [{ ...start, message }, ...ended])
+  const response = reader.response()
+  const { created } = buildRecord({ request, response, streamHash: 'ab'.repeat(32) })
+  const end = withProof(
+    EVENT_DIALECTS.messages,
+    given.at(-1) as DialectEvent,
+    created.affidavit as JsonObject,
+  )
+  const report = verifyEventStream(given.with(-1, end), { request, idempotent: true })
+  return outcomes(report, 'failed')
+}
 
-  it.each<[string, JsonObject, JsonObject]>([
-    ['equal numbers at both ends', { input_tokens: 10 }, { input_tokens: 10 }],
-    ['numbers at its start alone', { input_tokens: 10 }, {}],
-    ['numbers at its end alone', { input_tokens: null }, { input_tokens: 10 }],
-    ['equal objects', { server_tool_use: { a: 1, b: 2 } }, { server_tool_use: { b: 2, a: 1 } }],
-  ])('a repeated Messages stream passes with %s', (_, first, last) => {
-    expect(failedOf(first, last)).toEqual([])
-  })
+it.each<[string, JsonObject, JsonObject]>([
+  ['equal numbers at both ends', { input_tokens: 10 }, { input_tokens: 10 }],
+  ['numbers at its start alone', { input_tokens: 10 }, {}],
+  ['numbers at its end alone', { input_tokens: null }, { input_tokens: 10 }],
+  ['equal objects', { server_tool_use: { a: 1, b: 2 } }, { server_tool_use: { b: 2, a: 1 } }],
+])('a repeated Messages stream passes with %s', (_, first, last) => {
+  expect(failedOfMessages(first, last)).toEqual([])
+})
 
-  it.each<[string, JsonObject, JsonObject]>([
-    ['tokens of the input', { input_tokens: 999_999 }, { input_tokens: 10 }],
-    ['member of another type', { service_tier: 'batch' }, { service_tier: 'standard' }],
-    ['object', { server_tool_use: { a: 1 } }, { server_tool_use: { a: 2 } }],
-  ])('a repeated Messages stream fails if its start has another %s', (_, first, last) => {
-    expect(failedOf(first, last)).toEqual(['stream hash'])
-  })
+it.each<[string, JsonObject, JsonObject]>([
+  ['tokens of the input', { input_tokens: 999_999 }, { input_tokens: 10 }],
+  ['member of another type', { service_tier: 'batch' }, { service_tier: 'standard' }],
+  ['object', { server_tool_use: { a: 1 } }, { server_tool_use: { a: 2 } }],
+])('a repeated Messages stream fails if its start has another %s', (_, first, last) => {
+  expect(failedOfMessages(first, last)).toEqual(['stream hash'])
 })
 
 const kept: {

@@ -18,7 +18,7 @@ it.each([
   ['no spaces after its colons', TEXT.replaceAll(': ', ':')],
   ['comments, an id and a delay', `: hello\n\nid: 1\nretry: 5\n:\n${TEXT}: bye\n\n`],
   ['lines between its name and its data', TEXT.replace('\n', '\n: x\nid: 7\n')],
-])('a stream with %s gives its event', (_, text) => {
+])('splitNamedEvents gives the event of a stream with %s', (_, text) => {
   expect(splitNamedEvents(encodeUtf8(text))).toEqual([PING])
 })
 
@@ -44,7 +44,7 @@ it.each([
   ['data that are no object', 'event: ping\ndata: ["ping"]\n\n'],
   ['the end of a chat', `${TEXT}data: [DONE]\n\n`],
   ['bytes that are not UTF-8', Buffer.concat([Buffer.from(TEXT), Buffer.from([0xff])])],
-])('a stream with %s is refused', (_, text) => {
+])('splitNamedEvents refuses a stream with %s', (_, text) => {
   expect(refusalOf(text)).toBe('invalid_stream')
 })
 

@@ -10,13 +10,8 @@ export type BuiltBlock =
 /** A whole stream, as Anthropic sends it. */
 export function messagesStream(blocks: readonly BuiltBlock[]): readonly JsonObject[] {
   const message = {
-    id: 'msg_1',
-    type: 'message',
-    role: 'assistant',
-    model: 'm',
-    content: [],
+    ...messageOf([]),
     stop_reason: null,
-    stop_sequence: null,
     usage: { input_tokens: 10, output_tokens: 1 },
   }
   return [
@@ -34,12 +29,17 @@ export function messagesStream(blocks: readonly BuiltBlock[]): readonly JsonObje
 
 /** The message that the blocks amount to. */
 export function builtMessage(blocks: readonly BuiltBlock[]): JsonObject {
+  return messageOf(blocks.map(builtBlock))
+}
+
+/** A whole message with this content. */
+export function messageOf(content: readonly Json[]): JsonObject {
   return {
     id: 'msg_1',
     type: 'message',
     role: 'assistant',
     model: 'm',
-    content: blocks.map(builtBlock),
+    content,
     stop_reason: 'end_turn',
     stop_sequence: null,
     usage: { input_tokens: 10, output_tokens: 20 },

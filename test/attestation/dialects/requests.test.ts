@@ -55,7 +55,7 @@ it.each<[string, JsonObject, string]>([
   expect(findHiddenInResponses(request)?.path.join('.')).toBe(path)
 })
 
-it('a request may say all that it asks', () => {
+it('a Responses request may say all that it asks', () => {
   const request: JsonObject = {
     model: 'm',
     store: true,
@@ -121,7 +121,7 @@ it.each(
   expect(findHiddenInMessages(request)?.path.join('.')).toBe(path)
 })
 
-it('a request may say all that it asks, also what looks like a file in the input of a tool', () => {
+it('a Messages request may say all that it asks, also what looks like a file in the input of a tool', () => {
   const request: JsonObject = {
     model: 'm',
     max_tokens: 5,

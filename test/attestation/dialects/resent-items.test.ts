@@ -5,7 +5,9 @@ import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
 import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
 import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
+import { messageOf } from './messages-streams.ts'
 import { readAll } from './readers.ts'
+import { responseOf } from './responses-streams.ts'
 
 const status = 'completed'
 const call_id = 'call_1'
@@ -156,24 +158,6 @@ const BLOCKS = Object.entries(BLOCK_MEMBERS).map(([type, members]): [string, Jso
   { type, ...members },
 ])
 
-const response = (item: JsonObject): JsonObject => ({
-  id: 'resp_1',
-  object: 'response',
-  model: 'm',
-  status,
-  output: [item],
-})
-const message = (block: JsonObject): JsonObject => ({
-  id: 'msg_1',
-  type: 'message',
-  role: 'assistant',
-  model: 'm',
-  content: [block],
-  stop_reason: 'end_turn',
-  stop_sequence: null,
-  usage: { input_tokens: 1, output_tokens: 2 },
-})
-
 const hiddenItem = (item: JsonObject) => EVENT_DIALECTS.responses.findHidden({ input: [item] })
 const hiddenBlock = (block: JsonObject) =>
   EVENT_DIALECTS.messages.findHidden({ messages: [{ role: 'assistant', content: [block] }] })
@@ -182,7 +166,7 @@ it.each(ITEMS)(
   'an item %s is accepted in an answer, whole and streamed, and sent back',
   (_, item) => {
     const { responses } = EVENT_DIALECTS
-    const answer = response(item)
+    const answer = responseOf([item])
     expect(responses.readAnswer(answer)).toEqual(answer)
     const reader = responses.openStream()
     expect(readAll(reader, eventsOfResponse(answer)).code).toBeNull()
@@ -193,7 +177,7 @@ it.each(ITEMS)(
 
 it.each(BLOCKS)('a block %s is accepted in an answer, whole and streamed', (_, block) => {
   const { messages } = EVENT_DIALECTS
-  const answer = message(block)
+  const answer = messageOf([block])
   expect(messages.readAnswer(answer)).toEqual(answer)
   const reader = messages.openStream()
   expect(readAll(reader, eventsOfMessage(answer)).code).toBeNull()

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ResponsesReader } from '#attestation/dialects/responses/read-stream.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { rowsByCode } from '../../support/case-table.ts'
@@ -21,399 +21,396 @@ const change = (matches: (event: JsonObject) => boolean, edit: Edit) =>
   changeIn(STREAM, matches, edit)
 const ofType = (type: string) => (event: JsonObject) => event.type === type
 
-describe('a stream of Responses', () => {
-  it('the reader gives out every event of a whole stream as it came', () => {
-    const { given, code } = read(STREAM)
-    expect(code).toBeNull()
-    expect(dataOf(given)).toEqual(STREAM)
-  })
+it('the reader gives out every event of a whole stream as it came', () => {
+  const { given, code } = read(STREAM)
+  expect(code).toBeNull()
+  expect(dataOf(given)).toEqual(STREAM)
+})
 
-  it('ends with the final response, and gives nothing after it', () => {
+it('the reader of Responses ends with the final response, and gives nothing after it', () => {
+  const reader = new ResponsesReader()
+  readAll(reader, STREAM)
+  expect(reader.isEnded).toBe(true)
+  expect(reader.response()).toEqual(STREAM.at(-1)?.response)
+  expect(readAll(reader, [...STREAM]).given).toEqual([])
+})
+
+it('the reader has not ended before its last event', () => {
+  for (let length = 0; length < STREAM.length; length++) {
     const reader = new ResponsesReader()
-    readAll(reader, STREAM)
-    expect(reader.isEnded).toBe(true)
-    expect(reader.response()).toEqual(STREAM.at(-1)?.response)
-    expect(readAll(reader, [...STREAM]).given).toEqual([])
-  })
-
-  it('the reader has not ended before its last event', () => {
-    for (let length = 0; length < STREAM.length; length++) {
-      const reader = new ResponsesReader()
-      expect(readAll(reader, STREAM.slice(0, length)).code).toBeNull()
-      expect(reader.isEnded).toBe(false)
-    }
-  })
-
-  it('the reader gives the answer as far as events came', () => {
-    const reader = new ResponsesReader()
-    const at = STREAM.findIndex(ofType('response.output_text.delta'))
-    readAll(reader, STREAM.slice(0, at + 1))
-    const { output } = reader.response() as { readonly output: readonly JsonObject[] }
-    expect(output).toHaveLength(2)
-    expect(output[1]).toMatchObject({ content: [{ type: 'output_text', text: 'Hel' }] })
-  })
-
-  /** The stream with these members in its final response. */
-  const endingWith = (members: JsonObject) =>
-    change(ofType('response.completed'), (event) => [
-      { ...event, response: { ...(event.response as JsonObject), ...members } },
-    ])
-  /** The stream with other members in its first event of this type, and of this item. */
-  const edited = (type: string, members: JsonObject, index?: number) =>
-    change(ofItem(type, index), (event) => [{ ...event, ...members }])
-  /** The stream with another text in its first event of this type, and of this item. */
-  const reworded = (type: string, from: string, to: string, index?: number) =>
-    change(ofItem(type, index), (event) => [JSON.parse(JSON.stringify(event).replaceAll(from, to))])
-  const ofItem = (type: string, index?: number) => (event: JsonObject) =>
-    event.type === type && (index === undefined || event.output_index === index)
-  /** The stream with an event before the first of this type. */
-  const putBefore = (type: string, added: JsonObject) =>
-    change(ofType(type), (event) => [added, event])
-  const putAfter = (type: string, added: JsonObject) =>
-    change(ofType(type), (event) => [event, added])
-  const rewritten = (from: string, to: string): readonly JsonObject[] =>
-    JSON.parse(JSON.stringify(STREAM).replaceAll(from, to))
-  const itemEvent = (verb: string, output_index: number, item: JsonObject): JsonObject => ({
-    type: `response.output_item.${verb}`,
-    output_index,
-    item,
-  })
-  const itemEvents = (index: number, item: JsonObject) => [
-    itemEvent('added', index, item),
-    itemEvent('done', index, item),
-  ]
-  const endOfCall = (from: string, to: string) => reworded('response.output_item.done', from, to, 2)
-  const output = (
-    STREAM.at(-1) as { readonly response: { readonly output: readonly JsonObject[] } }
-  ).response.output
-  const late = {
-    type: 'response.output_text.delta',
-    output_index: 1,
-    content_index: 0,
-    delta: '!',
+    expect(readAll(reader, STREAM.slice(0, length)).code).toBeNull()
+    expect(reader.isEnded).toBe(false)
   }
-  const textPart = (text: string) => ({ type: 'output_text', text, annotations: [] })
+})
 
-  it.each(
-    Object.entries<readonly JsonObject[]>({
-      'a stream without sequence numbers': STREAM.map(({ sequence_number: _, ...event }) => event),
-      'a final output that is empty': endingWith({ output: [] }),
-      'a final output in another order': endingWith({ output: output.toReversed() }),
-      'unknown events': STREAM.flatMap((event) => [event, { type: 'response.rate_limits' }]),
-      'keep-alives': STREAM.flatMap((event) => [{ type: 'keepalive' }, event]),
-      'missing ends of texts and parts': STREAM.filter(
-        ({ type }) => !/(text|arguments|part)\.done$/.test(String(type)),
-      ),
-      'missing begins of parts': STREAM.filter(({ type }) => !/part\.added$/.test(String(type))),
-      'events without output_index': STREAM.map(({ output_index: _, ...event }) => event),
-      'events without item_id': STREAM.map(({ item_id: _, ...event }) => event),
-      'events without the index of the part': STREAM.map(
-        ({ content_index: _, summary_index: __, ...event }) => event,
-      ),
-      'events after the last': [...STREAM, ...STREAM],
-      'a text that SDKs compute': endingWith({ output_text: 'EVIL' }),
-      'members of the final items that differ without a text': reworded(
-        'response.completed',
-        '"completed"}',
-        '"done"}',
-      ),
-      'events whose item_id is null': STREAM.map((event) =>
-        event.item_id === undefined ? event : { ...event, item_id: null },
-      ),
-      'a proof of the provider in an event': edited('response.completed', { affidavit: {} }),
-      'a proof of the provider in the response': endingWith({ affidavit: {} }),
+it('the reader gives the answer as far as events came', () => {
+  const reader = new ResponsesReader()
+  const at = STREAM.findIndex(ofType('response.output_text.delta'))
+  readAll(reader, STREAM.slice(0, at + 1))
+  const { output } = reader.response() as { readonly output: readonly JsonObject[] }
+  expect(output).toHaveLength(2)
+  expect(output[1]).toMatchObject({ content: [{ type: 'output_text', text: 'Hel' }] })
+})
+
+/** The stream with these members in its final response. */
+const endingWith = (members: JsonObject) =>
+  change(ofType('response.completed'), (event) => [
+    { ...event, response: { ...(event.response as JsonObject), ...members } },
+  ])
+/** The stream with other members in its first event of this type, and of this item. */
+const edited = (type: string, members: JsonObject, index?: number) =>
+  change(ofItem(type, index), (event) => [{ ...event, ...members }])
+/** The stream with another text in its first event of this type, and of this item. */
+const reworded = (type: string, from: string, to: string, index?: number) =>
+  change(ofItem(type, index), (event) => [JSON.parse(JSON.stringify(event).replaceAll(from, to))])
+const ofItem = (type: string, index?: number) => (event: JsonObject) =>
+  event.type === type && (index === undefined || event.output_index === index)
+/** The stream with an event before the first of this type. */
+const putBefore = (type: string, added: JsonObject) =>
+  change(ofType(type), (event) => [added, event])
+const putAfter = (type: string, added: JsonObject) =>
+  change(ofType(type), (event) => [event, added])
+const rewritten = (from: string, to: string): readonly JsonObject[] =>
+  JSON.parse(JSON.stringify(STREAM).replaceAll(from, to))
+const itemEvent = (verb: string, output_index: number, item: JsonObject): JsonObject => ({
+  type: `response.output_item.${verb}`,
+  output_index,
+  item,
+})
+const itemEvents = (index: number, item: JsonObject) => [
+  itemEvent('added', index, item),
+  itemEvent('done', index, item),
+]
+const endOfCall = (from: string, to: string) => reworded('response.output_item.done', from, to, 2)
+const output = (STREAM.at(-1) as { readonly response: { readonly output: readonly JsonObject[] } })
+  .response.output
+const late = {
+  type: 'response.output_text.delta',
+  output_index: 1,
+  content_index: 0,
+  delta: '!',
+}
+const textPart = (text: string) => ({ type: 'output_text', text, annotations: [] })
+
+it.each(
+  Object.entries<readonly JsonObject[]>({
+    'a stream without sequence numbers': STREAM.map(({ sequence_number: _, ...event }) => event),
+    'a final output that is empty': endingWith({ output: [] }),
+    'a final output in another order': endingWith({ output: output.toReversed() }),
+    'unknown events': STREAM.flatMap((event) => [event, { type: 'response.rate_limits' }]),
+    'keep-alives': STREAM.flatMap((event) => [{ type: 'keepalive' }, event]),
+    'missing ends of texts and parts': STREAM.filter(
+      ({ type }) => !/(text|arguments|part)\.done$/.test(String(type)),
+    ),
+    'missing begins of parts': STREAM.filter(({ type }) => !/part\.added$/.test(String(type))),
+    'events without output_index': STREAM.map(({ output_index: _, ...event }) => event),
+    'events without item_id': STREAM.map(({ item_id: _, ...event }) => event),
+    'events without the index of the part': STREAM.map(
+      ({ content_index: _, summary_index: __, ...event }) => event,
+    ),
+    'events after the last': [...STREAM, ...STREAM],
+    'a text that SDKs compute': endingWith({ output_text: 'EVIL' }),
+    'members of the final items that differ without a text': reworded(
+      'response.completed',
+      '"completed"}',
+      '"done"}',
+    ),
+    'events whose item_id is null': STREAM.map((event) =>
+      event.item_id === undefined ? event : { ...event, item_id: null },
+    ),
+    'a proof of the provider in an event': edited('response.completed', { affidavit: {} }),
+    'a proof of the provider in the response': endingWith({ affidavit: {} }),
+  }),
+)('the reader settles %s', (_, events) => {
+  const { given, code } = read(events)
+  expect(code).toBeNull()
+  expect(dataOf(given)).toEqual(STREAM)
+})
+
+const REFUSED = {
+  changed_text: {
+    'an item whose end is not what streamed': reworded(
+      'response.output_item.done',
+      '"text":"Hello"',
+      '"text":"Hellp"',
+      1,
+    ),
+    'a final answer that is not what streamed': reworded(
+      'response.completed',
+      '"text":"Hello"',
+      '"text":"Hellp"',
+    ),
+    'an end of a text that is not what streamed': edited('response.output_text.done', {
+      text: 'Hellp',
     }),
-  )('the reader settles %s', (_, events) => {
-    const { given, code } = read(events)
-    expect(code).toBeNull()
-    expect(dataOf(given)).toEqual(STREAM)
-  })
-
-  const REFUSED = {
-    changed_text: {
-      'an item whose end is not what streamed': reworded(
-        'response.output_item.done',
-        '"text":"Hello"',
-        '"text":"Hellp"',
-        1,
-      ),
-      'a final answer that is not what streamed': reworded(
-        'response.completed',
-        '"text":"Hello"',
-        '"text":"Hellp"',
-      ),
-      'an end of a text that is not what streamed': edited('response.output_text.done', {
-        text: 'Hellp',
-      }),
-      'an end of a part that is not what streamed': edited('response.content_part.done', {
-        part: textPart('Hellp'),
-      }),
-      'final items with other ids': reworded('response.completed', 'msg_1', 'msg_2'),
-      'a final answer that lacks an item': endingWith({ output: output.slice(1) }),
-      'an annotation that the part does not end with': putBefore('response.output_text.done', {
-        type: 'response.output_text.annotation.added',
-        output_index: 1,
-        content_index: 0,
-        annotation: { type: 'url_citation', url: 'https://example.com' },
-      }),
-    },
-    late_event: {
-      'text after the end of its item': putBefore('response.completed', late),
-      'text after its own end': putAfter('response.output_text.done', late),
-    },
-    unread_member: {
-      'an item with text at its start': reworded(
-        'response.output_item.added',
-        '"content":[]',
-        `"content":[${JSON.stringify(textPart('PRE'))}]`,
-        1,
-      ),
-      'a part with text at its start': edited('response.content_part.added', {
-        part: textPart('PRE'),
-      }),
-      'a response that begins with output': reworded(
-        'response.created',
-        '"output":[]',
-        `"output":${JSON.stringify(output)}`,
-      ),
-    },
-    changed_identity: {
-      'an index of an item for a second time': edited(
-        'response.output_item.added',
-        { output_index: 1 },
-        2,
-      ),
-      'a second response': [STREAM[0] as JsonObject, ...STREAM],
-      'a final response with another id': endingWith({ id: 'resp_2' }),
-      'a stream without response.created': STREAM.slice(1),
-      'a name of a function that changes': endOfCall('read_file', 'read_filf'),
-      'a call id that changes': endOfCall('call_fc_1', 'call_fc_2'),
-      'an item_id of another item': edited('response.output_text.delta', { item_id: 'rs_1' }),
-      'a model that changes': endingWith({ model: 'm2' }),
-      'another name beside the arguments of a function': edited(
-        'response.function_call_arguments.done',
-        { name: 'delete_file' },
-      ),
-      'a beginning after an item': putBefore('response.completed', STREAM[1] as JsonObject),
-    },
-    changed_type: {
-      'a delta of a text that its item cannot have': edited('response.output_text.delta', {
-        type: 'response.reasoning_text.delta',
-      }),
-    },
-    changed_finish: {
-      'a status that is not that of its event': edited('response.completed', {
+    'an end of a part that is not what streamed': edited('response.content_part.done', {
+      part: textPart('Hellp'),
+    }),
+    'final items with other ids': reworded('response.completed', 'msg_1', 'msg_2'),
+    'a final answer that lacks an item': endingWith({ output: output.slice(1) }),
+    'an annotation that the part does not end with': putBefore('response.output_text.done', {
+      type: 'response.output_text.annotation.added',
+      output_index: 1,
+      content_index: 0,
+      annotation: { type: 'url_citation', url: 'https://example.com' },
+    }),
+  },
+  late_event: {
+    'text after the end of its item': putBefore('response.completed', late),
+    'text after its own end': putAfter('response.output_text.done', late),
+  },
+  unread_member: {
+    'an item with text at its start': reworded(
+      'response.output_item.added',
+      '"content":[]',
+      `"content":[${JSON.stringify(textPart('PRE'))}]`,
+      1,
+    ),
+    'a part with text at its start': edited('response.content_part.added', {
+      part: textPart('PRE'),
+    }),
+    'a response that begins with output': reworded(
+      'response.created',
+      '"output":[]',
+      `"output":${JSON.stringify(output)}`,
+    ),
+  },
+  changed_identity: {
+    'an index of an item for a second time': edited(
+      'response.output_item.added',
+      { output_index: 1 },
+      2,
+    ),
+    'a second response': [STREAM[0] as JsonObject, ...STREAM],
+    'a final response with another id': endingWith({ id: 'resp_2' }),
+    'a stream without response.created': STREAM.slice(1),
+    'a name of a function that changes': endOfCall('read_file', 'read_filf'),
+    'a call id that changes': endOfCall('call_fc_1', 'call_fc_2'),
+    'an item_id of another item': edited('response.output_text.delta', { item_id: 'rs_1' }),
+    'a model that changes': endingWith({ model: 'm2' }),
+    'another name beside the arguments of a function': edited(
+      'response.function_call_arguments.done',
+      { name: 'delete_file' },
+    ),
+    'a beginning after an item': putBefore('response.completed', STREAM[1] as JsonObject),
+  },
+  changed_type: {
+    'a delta of a text that its item cannot have': edited('response.output_text.delta', {
+      type: 'response.reasoning_text.delta',
+    }),
+  },
+  changed_finish: {
+    'a status that is not that of its event': edited('response.completed', {
+      type: 'response.incomplete',
+    }),
+    'an error in a response that is completed': endingWith({
+      incomplete_details: { reason: 'x' },
+    }),
+  },
+  unfinished: {
+    'an item that did not end': change(ofItem('response.output_item.done', 2), () => []),
+    'two messages at once': putAfter(
+      'response.output_text.delta',
+      itemEvent('added', 2, { id: 'msg_2', type: 'message', role: 'assistant', content: [] }),
+    ),
+    'an end before the end of an earlier item': [
+      ...STREAM.slice(0, 3),
+      ...itemEvents(1, { id: 'ws_1', type: 'web_search_call' }),
+    ],
+    'an item that did not end in a response that is incomplete': [
+      ...STREAM.slice(0, 11),
+      {
         type: 'response.incomplete',
-      }),
-      'an error in a response that is completed': endingWith({
-        incomplete_details: { reason: 'x' },
-      }),
-    },
-    unfinished: {
-      'an item that did not end': change(ofItem('response.output_item.done', 2), () => []),
-      'two messages at once': putAfter(
-        'response.output_text.delta',
-        itemEvent('added', 2, { id: 'msg_2', type: 'message', role: 'assistant', content: [] }),
-      ),
-      'an end before the end of an earlier item': [
-        ...STREAM.slice(0, 3),
-        ...itemEvents(1, { id: 'ws_1', type: 'web_search_call' }),
-      ],
-      'an item that did not end in a response that is incomplete': [
-        ...STREAM.slice(0, 11),
-        {
-          type: 'response.incomplete',
-          response: { ...(STREAM[0]?.response as JsonObject), status: 'incomplete', output: [] },
-        },
-      ],
-    },
-    upstream_failure: {
-      'an error event': change(ofType('response.completed'), () => [
-        { type: 'error', code: 'x', message: 'no' },
-      ]),
-    },
-    invalid_form: { 'data without a type': [{}, ...STREAM] },
-  }
-  it.each(rowsByCode(REFUSED))('the reader refuses %s', (_, expected, events) => {
-    expect(read(events).code).toBe(expected)
-  })
-
-  it('the reader gives annotations that a provider states only at the end of a part', () => {
-    const citation = { type: 'url_citation', url: 'https://example.com' }
-    const events = rewritten(
-      '"text":"Hello","annotations":[]',
-      `"text":"Hello","annotations":[${JSON.stringify(citation)}]`,
-    )
-    const { given, code } = read(events)
-    expect(code).toBeNull()
-    const added = given.filter(({ event }) => event === 'response.output_text.annotation.added')
-    expect(added).toMatchObject([{ data: { annotation: citation, annotation_index: 0 } }])
-    expect(dataOf(read(dataOf(given)).given)).toEqual(dataOf(given))
-  })
-
-  it('the reader gives a call that has no id the id of the call, as its events name it', () => {
-    const events = JSON.parse(
-      JSON.stringify(STREAM).replaceAll('"id":"fc_1",', '').replaceAll('"fc_1"', '"call_fc_1"'),
-    )
-    const { given, code } = read(events)
-    expect(code).toBeNull()
-    expect(JSON.stringify(given)).toContain('"id":"call_fc_1"')
-  })
-
-  it('the reader takes time in proportion to the items that have not ended', () => {
-    const reader = new ResponsesReader()
-    readAll(reader, STREAM.slice(0, 1))
-    const items = Array.from({ length: 20_000 }, (_, at) => ({
-      type: 'response.output_item.added',
-      item: { type: 'web_search_call', id: `ws_${at}` },
-    }))
-    const before = process.cpuUsage()
-    expect(readAll(reader, items).code).toBeNull()
-    // Before, each item read all open ones: 5 s.
-    expect(process.cpuUsage(before).user).toBeLessThan(2_000_000)
-  })
-
-  it('the reader writes the empty members to which readers add deltas', () => {
-    const lacking = JSON.parse(
-      JSON.stringify(STREAM)
-        .replaceAll(/"text":"",|,"text":""/g, '')
-        .replaceAll('"arguments":"",', '"arguments":null,')
-        .replaceAll(/,"(?:content|summary|output)":\[\]/g, ''),
-    )
-    expect(lacking).not.toEqual(STREAM)
-    const { given, code } = read(lacking)
-    expect(code).toBeNull()
-    expect(dataOf(given)).toEqual(STREAM)
-  })
-
-  it('the reader refuses an end that many annotations would make into far more bytes', () => {
-    const annotations = JSON.stringify(Array.from({ length: 1_001 }, () => ({})))
-    const events = rewritten(
-      '"text":"Hello","annotations":[]',
-      `"text":"Hello","annotations":${annotations}`,
-    )
-    expect(read(events).code).toBe('invalid_form')
-  })
-
-  it("the reader gives a tool's answer by the provider beside the call of the same id", () => {
-    const items = [
-      { type: 'shell_call', id: 'sh_1', call_id: 'call_1' },
-      { type: 'shell_call_output', id: 'sho_1', call_id: 'call_1' },
-    ].flatMap((item) => [
-      { type: 'response.output_item.added', item },
-      { type: 'response.output_item.done', item },
-    ])
-    expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
-    expect(read([...STREAM.slice(0, 2), ...items, ...items.slice(0, 1)]).code).not.toBeNull()
-  })
-
-  it('the reader takes ids that are null for ids that are left out', () => {
-    const items = ['ws_1', 'ws_2'].flatMap((id) =>
-      ['added', 'done'].map((verb) => ({
-        type: `response.output_item.${verb}`,
-        item: { type: 'web_search_call', id, call_id: null },
-      })),
-    )
-    expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
-  })
-
-  /** The code for a stream with an item that has these members at its start and at its end. */
-  const readItem = (type: string, start: object, end: object) =>
-    read([
-      ...STREAM.slice(0, 2),
-      itemEvent('added', 0, { id: 'x_1', type, ...start }),
-      itemEvent('done', 0, { id: 'x_1', type, ...end }),
-    ]).code
-
-  // Captures of xAI and OpenAI in the fixtures of https://github.com/vercel/ai.
-  it.each([
-    [
-      'web_search_call',
-      { action: { type: 'search', query: '', sources: [] } },
-      { action: { type: 'search', query: 'title', sources: [{ type: 'url', url: 'https://x' }] } },
-    ],
-    [
-      'shell_call',
-      { action: { commands: [], max_output_length: null, timeout_ms: null } },
-      { action: { commands: ['ls'], max_output_length: 8912, timeout_ms: null } },
-    ],
-    [
-      'local_shell_call',
-      { action: { type: 'exec', command: [], env: {} } },
-      { action: { type: 'exec', command: ['ls'], env: {} } },
-    ],
-    [
-      'apply_patch_call',
-      { operation: { type: 'create_file', path: 'a', diff: '' } },
-      { operation: { type: 'create_file', path: 'a', diff: '+b' } },
-    ],
-    ['program', { code: '', fingerprint: 'a' }, { code: 'x()', fingerprint: 'b' }],
-    ['tool_search_call', { arguments: {} }, { arguments: { query: 'a' } }],
-  ])('the reader accepts a %s whose empty members are filled at its end', (type, start, end) => {
-    expect(readItem(type, start, end)).toBeNull()
-    expect(readItem(type, end, start)).toBe('changed_identity')
-  })
-
-  it.each([
-    ['mcp_approval_request', { arguments: '{"cmd":"ls"}' }, { arguments: '{"cmd":"rm -rf /"}' }],
-    ['tool_search_call', { arguments: { query: 'a' } }, { arguments: { query: 'b' } }],
-    ['unknown_call', { code: 'a' }, { code: 'b' }],
-    ['shell_call', { action: { commands: ['ls'] } }, { action: { commands: ['rm -rf /'] } }],
-    ['unknown_call', { action: { env: { A: '1' } } }, { action: {} }],
-  ])('the reader refuses a %s that changes without deltas', (type, start, end) => {
-    expect(readItem(type, start, end)).toBe('changed_identity')
-  })
-
-  it('the reader accepts a model that is stated only at the end, as llama.cpp does', () => {
-    const [{ response } = {}] = STREAM
-    const { model: _, ...first } = response as JsonObject
-    const events = STREAM.map((event) =>
-      event.type === 'response.created' || event.type === 'response.in_progress'
-        ? { ...event, response: first }
-        : event,
-    )
-    expect(read(events).code).toBeNull()
-    const other = { ...first, model: 'm2' }
-    const twice = events.map((event) =>
-      event.type === 'response.in_progress' ? { ...event, response: other } : event,
-    )
-    expect(read(twice).code).toBe('changed_identity')
-  })
-
-  it('the reader refuses an event whose name is not its type', () => {
-    const reader = new ResponsesReader()
-    const [data] = STREAM as readonly [JsonObject]
-    expect(() => reader.read({ event: 'ping', data })).toThrow(
-      expect.objectContaining({ code: 'changed_type' }),
-    )
-  })
-
-  it('writes the name of an event that the provider left out', () => {
-    const [data] = STREAM as readonly [JsonObject]
-    expect(new ResponsesReader().read({ event: '', data })).toEqual([
-      { event: 'response.created', data },
-    ])
-  })
-
-  it('the reader gives a failure as its provider states it', () => {
-    const reader = new ResponsesReader()
-    const failed = {
-      type: 'response.failed',
-      response: {
-        ...(STREAM[0]?.response as JsonObject),
-        status: 'failed',
-        error: { code: 'server_error', message: 'out of memory' },
+        response: { ...(STREAM[0]?.response as JsonObject), status: 'incomplete', output: [] },
       },
-    }
-    expect(readAll(reader, [...STREAM.slice(0, 11), failed]).code).toBeNull()
-    expect(reader.isEnded).toBe(true)
-    expect(reader.response()).toMatchObject({
+    ],
+  },
+  upstream_failure: {
+    'an error event': change(ofType('response.completed'), () => [
+      { type: 'error', code: 'x', message: 'no' },
+    ]),
+  },
+  invalid_form: { 'data without a type': [{}, ...STREAM] },
+}
+it.each(rowsByCode(REFUSED))('the reader refuses %s', (_, expected, events) => {
+  expect(read(events).code).toBe(expected)
+})
+
+it('the reader gives annotations that a provider states only at the end of a part', () => {
+  const citation = { type: 'url_citation', url: 'https://example.com' }
+  const events = rewritten(
+    '"text":"Hello","annotations":[]',
+    `"text":"Hello","annotations":[${JSON.stringify(citation)}]`,
+  )
+  const { given, code } = read(events)
+  expect(code).toBeNull()
+  const added = given.filter(({ event }) => event === 'response.output_text.annotation.added')
+  expect(added).toMatchObject([{ data: { annotation: citation, annotation_index: 0 } }])
+  expect(dataOf(read(dataOf(given)).given)).toEqual(dataOf(given))
+})
+
+it('the reader gives a call that has no id the id of the call, as its events name it', () => {
+  const events = JSON.parse(
+    JSON.stringify(STREAM).replaceAll('"id":"fc_1",', '').replaceAll('"fc_1"', '"call_fc_1"'),
+  )
+  const { given, code } = read(events)
+  expect(code).toBeNull()
+  expect(JSON.stringify(given)).toContain('"id":"call_fc_1"')
+})
+
+it('the reader takes time in proportion to the items that have not ended', () => {
+  const reader = new ResponsesReader()
+  readAll(reader, STREAM.slice(0, 1))
+  const items = Array.from({ length: 20_000 }, (_, at) => ({
+    type: 'response.output_item.added',
+    item: { type: 'web_search_call', id: `ws_${at}` },
+  }))
+  const before = process.cpuUsage()
+  expect(readAll(reader, items).code).toBeNull()
+  // Before, each item read all open ones: 5 s.
+  expect(process.cpuUsage(before).user).toBeLessThan(2_000_000)
+})
+
+it('the reader writes the empty members to which readers add deltas', () => {
+  const lacking = JSON.parse(
+    JSON.stringify(STREAM)
+      .replaceAll(/"text":"",|,"text":""/g, '')
+      .replaceAll('"arguments":"",', '"arguments":null,')
+      .replaceAll(/,"(?:content|summary|output)":\[\]/g, ''),
+  )
+  expect(lacking).not.toEqual(STREAM)
+  const { given, code } = read(lacking)
+  expect(code).toBeNull()
+  expect(dataOf(given)).toEqual(STREAM)
+})
+
+it('the reader refuses an end that many annotations would make into far more bytes', () => {
+  const annotations = JSON.stringify(Array.from({ length: 1_001 }, () => ({})))
+  const events = rewritten(
+    '"text":"Hello","annotations":[]',
+    `"text":"Hello","annotations":${annotations}`,
+  )
+  expect(read(events).code).toBe('invalid_form')
+})
+
+it("the reader gives a tool's answer by the provider beside the call of the same id", () => {
+  const items = [
+    { type: 'shell_call', id: 'sh_1', call_id: 'call_1' },
+    { type: 'shell_call_output', id: 'sho_1', call_id: 'call_1' },
+  ].flatMap((item) => [
+    { type: 'response.output_item.added', item },
+    { type: 'response.output_item.done', item },
+  ])
+  expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
+  expect(read([...STREAM.slice(0, 2), ...items, ...items.slice(0, 1)]).code).not.toBeNull()
+})
+
+it('the reader takes ids that are null for ids that are left out', () => {
+  const items = ['ws_1', 'ws_2'].flatMap((id) =>
+    ['added', 'done'].map((verb) => ({
+      type: `response.output_item.${verb}`,
+      item: { type: 'web_search_call', id, call_id: null },
+    })),
+  )
+  expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
+})
+
+/** The code for a stream with an item that has these members at its start and at its end. */
+const readItem = (type: string, start: object, end: object) =>
+  read([
+    ...STREAM.slice(0, 2),
+    itemEvent('added', 0, { id: 'x_1', type, ...start }),
+    itemEvent('done', 0, { id: 'x_1', type, ...end }),
+  ]).code
+
+// Captures of xAI and OpenAI in the fixtures of https://github.com/vercel/ai.
+it.each([
+  [
+    'web_search_call',
+    { action: { type: 'search', query: '', sources: [] } },
+    { action: { type: 'search', query: 'title', sources: [{ type: 'url', url: 'https://x' }] } },
+  ],
+  [
+    'shell_call',
+    { action: { commands: [], max_output_length: null, timeout_ms: null } },
+    { action: { commands: ['ls'], max_output_length: 8912, timeout_ms: null } },
+  ],
+  [
+    'local_shell_call',
+    { action: { type: 'exec', command: [], env: {} } },
+    { action: { type: 'exec', command: ['ls'], env: {} } },
+  ],
+  [
+    'apply_patch_call',
+    { operation: { type: 'create_file', path: 'a', diff: '' } },
+    { operation: { type: 'create_file', path: 'a', diff: '+b' } },
+  ],
+  ['program', { code: '', fingerprint: 'a' }, { code: 'x()', fingerprint: 'b' }],
+  ['tool_search_call', { arguments: {} }, { arguments: { query: 'a' } }],
+])('the reader accepts a %s whose empty members are filled at its end', (type, start, end) => {
+  expect(readItem(type, start, end)).toBeNull()
+  expect(readItem(type, end, start)).toBe('changed_identity')
+})
+
+it.each([
+  ['mcp_approval_request', { arguments: '{"cmd":"ls"}' }, { arguments: '{"cmd":"rm -rf /"}' }],
+  ['tool_search_call', { arguments: { query: 'a' } }, { arguments: { query: 'b' } }],
+  ['unknown_call', { code: 'a' }, { code: 'b' }],
+  ['shell_call', { action: { commands: ['ls'] } }, { action: { commands: ['rm -rf /'] } }],
+  ['unknown_call', { action: { env: { A: '1' } } }, { action: {} }],
+])('the reader refuses a %s that changes without deltas', (type, start, end) => {
+  expect(readItem(type, start, end)).toBe('changed_identity')
+})
+
+it('the reader accepts a model that is stated only at the end, as llama.cpp does', () => {
+  const [{ response } = {}] = STREAM
+  const { model: _, ...first } = response as JsonObject
+  const events = STREAM.map((event) =>
+    event.type === 'response.created' || event.type === 'response.in_progress'
+      ? { ...event, response: first }
+      : event,
+  )
+  expect(read(events).code).toBeNull()
+  const other = { ...first, model: 'm2' }
+  const twice = events.map((event) =>
+    event.type === 'response.in_progress' ? { ...event, response: other } : event,
+  )
+  expect(read(twice).code).toBe('changed_identity')
+})
+
+it('the reader refuses an event whose name is not its type', () => {
+  const reader = new ResponsesReader()
+  const [data] = STREAM as readonly [JsonObject]
+  expect(() => reader.read({ event: 'ping', data })).toThrow(
+    expect.objectContaining({ code: 'changed_type' }),
+  )
+})
+
+it('the reader of Responses writes the name of an event that the provider left out', () => {
+  const [data] = STREAM as readonly [JsonObject]
+  expect(new ResponsesReader().read({ event: '', data })).toEqual([
+    { event: 'response.created', data },
+  ])
+})
+
+it('the reader gives a failure as its provider states it', () => {
+  const reader = new ResponsesReader()
+  const failed = {
+    type: 'response.failed',
+    response: {
+      ...(STREAM[0]?.response as JsonObject),
       status: 'failed',
-      output: [{ id: 'rs_1' }, { id: 'msg_1', status: 'incomplete' }],
-    })
-    const { given } = readAll(new ResponsesReader(), [...STREAM.slice(0, 11), failed])
-    expect(readAll(new ResponsesReader(), dataOf(given)).given).toEqual(given)
+      error: { code: 'server_error', message: 'out of memory' },
+    },
+  }
+  expect(readAll(reader, [...STREAM.slice(0, 11), failed]).code).toBeNull()
+  expect(reader.isEnded).toBe(true)
+  expect(reader.response()).toMatchObject({
+    status: 'failed',
+    output: [{ id: 'rs_1' }, { id: 'msg_1', status: 'incomplete' }],
   })
+  const { given } = readAll(new ResponsesReader(), [...STREAM.slice(0, 11), failed])
+  expect(readAll(new ResponsesReader(), dataOf(given)).given).toEqual(given)
 })
 
 const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })

@@ -1,10 +1,11 @@
-import type { JsonObject } from '#attestation/json/value.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 /** An item of a stream under construction: texts are given as the pieces of their deltas. */
-export type BuiltItem =
-  | { readonly kind: 'message'; readonly id: string; readonly pieces: readonly string[] }
-  | { readonly kind: 'reasoning'; readonly id: string; readonly pieces: readonly string[] }
-  | { readonly kind: 'call'; readonly id: string; readonly pieces: readonly string[] }
+export type BuiltItem = {
+  readonly kind: 'message' | 'reasoning' | 'call'
+  readonly id: string
+  readonly pieces: readonly string[]
+}
 
 /** A whole stream, as OpenAI sends it. */
 export function responsesStream(
@@ -94,4 +95,9 @@ function doneItem(item: BuiltItem): JsonObject {
     status: 'completed',
     content: [partOf(item, text)],
   }
+}
+
+/** A whole response with this output. */
+export function responseOf(output: readonly Json[], status = 'completed'): JsonObject {
+  return { id: 'resp_1', object: 'response', model: 'm', status, output }
 }

@@ -6,6 +6,8 @@ import { eventsOfResponse } from '#attestation/dialects/responses/write-events.t
 import { FormatError } from '#attestation/errors.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { rowsByCode } from '../../support/case-table.ts'
+import { messageOf } from './messages-streams.ts'
+import { responseOf } from './responses-streams.ts'
 
 const EVENTS_OF = { responses: eventsOfResponse, messages: eventsOfMessage }
 type Name = keyof typeof EVENTS_OF
@@ -32,23 +34,6 @@ function readStreamed(name: Name, answer: JsonObject): JsonObject | string {
     expect(reader.isEnded).toBe(true)
     return reader.response()
   })
-}
-
-function response(output: readonly Json[], status = 'completed'): JsonObject {
-  return { id: 'resp_1', object: 'response', model: 'm', status, output }
-}
-
-function message(content: readonly Json[]): JsonObject {
-  return {
-    id: 'msg_1',
-    type: 'message',
-    role: 'assistant',
-    model: 'm',
-    content,
-    stop_reason: 'end_turn',
-    stop_sequence: null,
-    usage: { input_tokens: 1, output_tokens: 2 },
-  }
 }
 
 const CALL = { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'f', arguments: '{}' }
@@ -99,8 +84,8 @@ it.each<[string, string, readonly Json[], string?]>([
   ['the input of a tool that is a number', 'invalid_form', [custom]],
   ['a message of a user', 'invalid_form', [{ ...SAID, role: 'user' }]],
 ])('an answer with %s is refused, whole and as a stream', (_, code, output, status) => {
-  expect(readWhole('responses', response(output, status))).toBe(code)
-  expect(readStreamed('responses', response(output, status))).toEqual(expect.any(String))
+  expect(readWhole('responses', responseOf(output, status))).toBe(code)
+  expect(readStreamed('responses', responseOf(output, status))).toEqual(expect.any(String))
 })
 
 it.each(
@@ -124,30 +109,32 @@ it.each(
     },
   }),
 )('a message with %s is refused, whole and as a stream', (_, code, content) => {
-  expect(readWhole('messages', message(content))).toBe(code)
-  expect(readStreamed('messages', message(content))).toEqual(expect.any(String))
+  expect(readWhole('messages', messageOf(content))).toBe(code)
+  expect(readStreamed('messages', messageOf(content))).toEqual(expect.any(String))
 })
 
 it('a whole answer loses members called __proto__, as events do', () => {
   const named = JSON.parse('{"type":"web_search_call","id":"ws_1","action":{"__proto__":{}}}')
-  expect(JSON.stringify(readWhole('responses', response([named])))).not.toContain('__proto__')
+  expect(JSON.stringify(readWhole('responses', responseOf([named])))).not.toContain('__proto__')
   const used = { ...USE, input: JSON.parse('{"__proto__":{"a":1}}') }
-  expect(readWhole('messages', message([used]))).toEqual(message([{ ...USE, input: {} }]))
+  expect(readWhole('messages', messageOf([used]))).toEqual(messageOf([{ ...USE, input: {} }]))
 })
 
 it('a whole answer gets the members that deltas would fill, and the id of a call', () => {
   const { id: _, ...call } = CALL
-  expect(readWhole('responses', response([call]))).toEqual(response([{ ...call, id: 'call_1' }]))
+  expect(readWhole('responses', responseOf([call]))).toEqual(
+    responseOf([{ ...call, id: 'call_1' }]),
+  )
   const {
     type: _t,
     role: _r,
     ...others
-  } = message([
+  } = messageOf([
     { type: 'thinking', thinking: 'a' },
     { type: 'tool_use', id: 'tu_1', name: 'f' },
   ])
   expect(readWhole('messages', others)).toEqual(
-    message([
+    messageOf([
       { type: 'thinking', thinking: 'a', signature: '' },
       { ...USE, input: {} },
     ]),
@@ -155,27 +142,27 @@ it('a whole answer gets the members that deltas would fill, and the id of a call
 })
 
 it('a whole answer may hold a call that the limit of tokens cut', () => {
-  const answer = response([SAID, CUT], 'incomplete')
+  const answer = responseOf([SAID, CUT], 'incomplete')
   expect(readWhole('responses', answer)).toEqual(answer)
-  expect(readWhole('responses', response([CUT, SAID], 'incomplete'))).toBe('invalid_tool_input')
+  expect(readWhole('responses', responseOf([CUT, SAID], 'incomplete'))).toBe('invalid_tool_input')
 })
 
 it('a whole failure may hold a call that it cut, if later items did not end', () => {
-  const failed = response([SAID, CUT], 'failed')
+  const failed = responseOf([SAID, CUT], 'failed')
   expect(readWhole('responses', failed)).toEqual(failed)
   expect(readStreamed('responses', failed)).toEqual(failed)
 })
 
 it('a whole message states its usage, as the start of its stream must', () => {
-  const { usage: _, ...others } = message([])
+  const { usage: _, ...others } = messageOf([])
   expect(readWhole('messages', others)).toBe('invalid_form')
 })
 
 it('items and blocks of a new type pass with all their members', () => {
   const news = { type: 'new_call', id: 'n_1', arguments: [1], content: { text: 2 } }
-  expect(readWhole('responses', response([news]))).toEqual(response([news]))
+  expect(readWhole('responses', responseOf([news]))).toEqual(responseOf([news]))
   const block = { type: 'new_block', text: 1, input: [], citations: {} }
-  expect(readWhole('messages', message([block]))).toEqual(message([block]))
+  expect(readWhole('messages', messageOf([block]))).toEqual(messageOf([block]))
 })
 
 /** Values of a member: mostly those that providers send. */
@@ -248,8 +235,8 @@ const contents = fc.array(
 )
 
 it.each<[Name, fc.Arbitrary<JsonObject>]>([
-  ['responses', outputs.map((output) => response(output))],
-  ['messages', contents.map(message)],
+  ['responses', outputs.map((output) => responseOf(output))],
+  ['messages', contents.map(messageOf)],
 ])('any answer of %s is accepted whole exactly if its stream is', (name, answers) => {
   const seen = { accepted: 0, refused: 0 }
   fc.assert(

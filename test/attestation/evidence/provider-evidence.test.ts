@@ -159,7 +159,7 @@ const large = (bytes: number) => Buffer.alloc(bytes).toString('base64')
 it.each([
   ['one byte', 'AA=='],
   ['4 MiB', large(LIMIT)],
-])('the parser and the schema take %s', (_, text) => {
+])('the parser and the schema take evidence of a provider of %s', (_, text) => {
   expect(parseEvidenceBundle(withMember(text)).provider_evidence).toBe(text)
   expect(isValid(withMember(text))).toBe(true)
 })
@@ -171,7 +171,7 @@ it.each([
   ['a line break', 'AA==\n'],
   ['the URL alphabet', '__8='],
   ['more than 4 MiB', large(LIMIT + 1)],
-])('the parser and the schema refuse %s', (_, value) => {
+])('the parser and the schema refuse %s as evidence of a provider', (_, value) => {
   expect(() => parseEvidenceBundle(withMember(value))).toThrow(FormatError)
   expect(() => parseEvidenceBundle(withMember(value))).toThrow(/provider_evidence/)
   expect(isValid(withMember(value))).toBe(false)
@@ -180,7 +180,7 @@ it.each([
 it.each([
   ['base64 without its padding', 'AA'],
   ['unused bits', 'AB=='],
-])('the parser refuses %s, which the schema does not see', (_, text) => {
+])('the parser refuses evidence of a provider in %s, which the schema does not see', (_, text) => {
   expect(() => parseEvidenceBundle(withMember(text))).toThrow(/provider_evidence/)
 })
 

@@ -23,7 +23,7 @@ const said = (dialect: Dialect, response: JsonObject) =>
 const DIGEST = 'SHA-256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad, 3 bytes'
 const REMOTE = 'https://images.example/a.png'
 
-it('a request shows its parameters, its tools by their names, and its headers without demands', () => {
+it('a request of Responses shows its parameters, its tools by their names, and its headers without demands', () => {
   const body: JsonObject = {
     model: 'm',
     input: 'Hello',
@@ -48,7 +48,7 @@ it('a request shows its parameters, its tools by their names, and its headers wi
   ])
 })
 
-it('a request shows images, tool calls with their answers, thinking and other items', () => {
+it('a request of Responses shows images, tool calls with their answers, thinking and other items', () => {
   const input: Json = [
     {
       role: 'user',
@@ -81,13 +81,13 @@ it('a request shows images, tool calls with their answers, thinking and other it
   ])
 })
 
-it('a request that a caller kept as its body alone shows the same items', () => {
+it('a request of Responses that a caller kept as its body alone shows the same items', () => {
   const body = { model: 'm', input: 'Hello' }
   const { asked } = describeExchange({ dialect: 'responses', request: body, response: null })
   expect(asked?.map(({ text }) => text)).toEqual(['m', 'Hello'])
 })
 
-it('an answer shows its texts, its refusal, its calls, and why it ended', () => {
+it('an answer of Responses shows its texts, its refusal, its calls, and why it ended', () => {
   const output: Json = [
     {
       type: 'message',
@@ -108,7 +108,7 @@ it('an answer shows its texts, its refusal, its calls, and why it ended', () => 
   ])
 })
 
-it('a request shows its system prompt, its blocks, its tools and its headers', () => {
+it('a request of Messages shows its system prompt, its blocks, its tools and its headers', () => {
   const body: JsonObject = {
     model: 'm',
     max_tokens: 9,
@@ -161,7 +161,7 @@ it('a request shows its system prompt, its blocks, its tools and its headers', (
   ])
 })
 
-it('an answer shows thinking, texts, calls, unknown blocks as JSON, and why it ended', () => {
+it('an answer of Messages shows thinking, texts, calls, unknown blocks as JSON, and why it ended', () => {
   const content: Json = [
     { type: 'thinking', thinking: 'Hm.', signature: '' },
     { type: 'redacted_thinking', data: 'ZGF0YQ==' },

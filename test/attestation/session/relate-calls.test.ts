@@ -239,193 +239,181 @@ describe.each(NAMES)('a run in the dialect %s', (name) => {
   })
 })
 
-describe('what agents change in their histories', () => {
-  const chatAnswer = (message: JsonObject): JsonObject => ({ choices: [{ message }] })
-  const decoys: readonly [string, Name, JsonObject, JsonObject][] = [
-    [
-      'thinking under a second name',
-      'chat',
-      chatAnswer({ reasoning: 'Hm.', content: 'Rome.' }),
-      { role: 'assistant', reasoning_content: 'Hm.', reasoning: 'EVIL', content: 'Rome.' },
-    ],
-    [
-      'a second tool in a call',
-      'chat',
-      chatAnswer({ tool_calls: [{ id: 'c', custom: { name: 'n', input: 'x' } }] }),
-      {
-        role: 'assistant',
-        tool_calls: [
-          {
-            id: 'c',
-            type: 'custom',
-            function: { name: 'n', arguments: 'x' },
-            custom: { name: 'rm', input: 'EVIL' },
-          },
-        ],
-      },
-    ],
-    [
-      'a second input of a tool',
-      'responses',
-      { output: [{ type: 'custom_tool_call', call_id: 'c', name: 'n', input: 'x' }] },
-      { type: 'custom_tool_call', call_id: 'c', name: 'n', arguments: 'x', input: 'EVIL' },
-    ],
-    [
-      'another namespace of a tool',
-      'responses',
-      { output: [{ type: 'function_call', call_id: 'c', namespace: 'fs', name: 'n' }] },
-      { type: 'function_call', call_id: 'c', namespace: 'EVIL', name: 'n' },
-    ],
-    [
-      'another server of a tool',
-      'messages',
-      { content: [{ type: 'mcp_tool_use', id: 'c', server_name: 'fs', name: 'n', input: {} }] },
-      {
-        role: 'assistant',
-        content: [{ type: 'mcp_tool_use', id: 'c', server_name: 'EVIL', name: 'n', input: {} }],
-      },
-    ],
+const chatAnswer = (message: JsonObject): JsonObject => ({ choices: [{ message }] })
+const decoys: readonly [string, Name, JsonObject, JsonObject][] = [
+  [
+    'thinking under a second name',
+    'chat',
+    chatAnswer({ reasoning: 'Hm.', content: 'Rome.' }),
+    { role: 'assistant', reasoning_content: 'Hm.', reasoning: 'EVIL', content: 'Rome.' },
+  ],
+  [
+    'a second tool in a call',
+    'chat',
+    chatAnswer({ tool_calls: [{ id: 'c', custom: { name: 'n', input: 'x' } }] }),
+    {
+      role: 'assistant',
+      tool_calls: [
+        {
+          id: 'c',
+          type: 'custom',
+          function: { name: 'n', arguments: 'x' },
+          custom: { name: 'rm', input: 'EVIL' },
+        },
+      ],
+    },
+  ],
+  [
+    'a second input of a tool',
+    'responses',
+    { output: [{ type: 'custom_tool_call', call_id: 'c', name: 'n', input: 'x' }] },
+    { type: 'custom_tool_call', call_id: 'c', name: 'n', arguments: 'x', input: 'EVIL' },
+  ],
+  [
+    'another namespace of a tool',
+    'responses',
+    { output: [{ type: 'function_call', call_id: 'c', namespace: 'fs', name: 'n' }] },
+    { type: 'function_call', call_id: 'c', namespace: 'EVIL', name: 'n' },
+  ],
+  [
+    'another server of a tool',
+    'messages',
+    { content: [{ type: 'mcp_tool_use', id: 'c', server_name: 'fs', name: 'n', input: {} }] },
+    {
+      role: 'assistant',
+      content: [{ type: 'mcp_tool_use', id: 'c', server_name: 'EVIL', name: 'n', input: {} }],
+    },
+  ],
+]
+it.each(decoys)('an answer that was changed by %s is named', (_, name, response, changed) => {
+  const asked = { role: 'user', content: 'Where?' }
+  const bodyOf = (items: Json) => ({ [name === 'responses' ? 'input' : 'messages']: items })
+  const [, later] = relateCalls([
+    { turns: TURNS[name], body: bodyOf([asked]), response },
+    { turns: TURNS[name], body: bodyOf([asked, changed]), response },
+  ])
+  expect(JSON.stringify(later?.foreign)).toContain('EVIL')
+})
+
+const command = '{"cmd":"ls"}'
+const tool = { name: 'sh', arguments: command }
+it.each<{ readonly body: Json }>([
+  { body: { name: 'sh', arguments: [command] } },
+  { body: { ...tool, input: [] } },
+  { body: { name: 'sh', arguments: [], input: command } },
+  { body: [tool] },
+  { body: [[], tool] },
+])('a call of a tool with an array in place of a value is named: $body', ({ body }) => {
+  const callOf = (value: Json) => ({
+    tool_calls: [{ id: 'c', type: 'function', function: value }],
+  })
+  const requestOf = (messages: readonly Json[]) => ({ messages: [{ role: 'user' }, ...messages] })
+  const response = chatAnswer(callOf(tool))
+  const [, later] = relateCalls([
+    { turns: TURNS.chat, body: requestOf([]), response },
+    {
+      turns: TURNS.chat,
+      body: requestOf([{ role: 'assistant', ...callOf(body) }]),
+      response,
+    },
+  ])
+  expect(later?.foreign).toHaveLength(1)
+})
+
+it('thinking that is left out of a chat or Messages history is no break', () => {
+  const { requests, answers } = RUNS.messages
+  const text = JSON.stringify(requests).replaceAll(`${JSON.stringify(blocks[0])},`, '')
+  const related = relate('messages', { answers, requests: JSON.parse(text) })
+  expect(related.map(({ relation }) => relation.kind)).toEqual(['starts', 'continues', 'continues'])
+})
+
+it('thinking that was changed under its signature is named', () => {
+  const related = relate('messages', changed('messages', 'Hm.', 'Ha.'))
+  expect(related[2]?.foreign.map(({ item }) => item.step.kind)).toEqual(['thought'])
+  expect(related[2]?.relation.kind).toBe('continues')
+})
+
+it.each<[string, JsonObject, number]>([
+  ['known is the same thinking without a seal', { type: 'thinking', thinking: 'Hm.' }, 0],
+  [
+    'foreign is sealed thinking with its text',
+    { type: 'thinking', thinking: 'Hm.', signature: 's' },
+    1,
+  ],
+  [
+    'foreign is encrypted thinking whose data is its text',
+    { type: 'redacted_thinking', data: 'Hm.' },
+    1,
+  ],
+])('after the thinking of a chat, %s', (_, block, foreign) => {
+  const question = { role: 'user', content: 'Where?' }
+  const history = { role: 'assistant', content: [block, { type: 'text', text: 'Rome.' }] }
+  const related = relateCalls([
+    {
+      turns: TURNS.chat,
+      body: { messages: [question] },
+      response: chatMessage({ reasoning: 'Hm.', content: 'Rome.' }),
+    },
+    {
+      turns: TURNS.messages,
+      body: { messages: [question, history, { role: 'user', content: 'Thanks' }] },
+      response: { content: [] },
+    },
+  ])
+  expect(related[1]?.relation).toEqual({ kind: 'continues', call: 0 })
+  expect(related[1]?.foreign).toHaveLength(foreign)
+})
+
+it('ids and states that are left out of a Responses history are no break', () => {
+  const { requests, answers } = RUNS.responses
+  const text = JSON.stringify(requests).replaceAll(/"id":"[^"]*",|"status":"completed",/g, '')
+  const related = relate('responses', { answers, requests: JSON.parse(text) })
+  expect(related.map(({ relation }) => relation.kind)).toEqual(['starts', 'continues', 'continues'])
+  expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+})
+
+it('the text of one answer under the id of another answer is named', () => {
+  const related = relate('responses', changed('responses', '"Wait."', '"Rome."'))
+  expect(related[2]?.foreign).toMatchObject([{ differsFrom: 0, item: { step: { text: 'Rome.' } } }])
+})
+
+it('a call id that a server uses again links to the newest call before it', () => {
+  const exchange = (name: string): readonly JsonObject[] => [
+    { role: 'assistant', tool_calls: [{ id: 'c', function: { name, arguments: '{}' } }] },
+    { role: 'tool', tool_call_id: 'c', content: `by ${name}` },
   ]
-  it.each(decoys)('an answer that was changed by %s is named', (_, name, response, changed) => {
-    const asked = { role: 'user', content: 'Where?' }
-    const bodyOf = (items: Json) => ({ [name === 'responses' ? 'input' : 'messages']: items })
-    const [, later] = relateCalls([
-      { turns: TURNS[name], body: bodyOf([asked]), response },
-      { turns: TURNS[name], body: bodyOf([asked, changed]), response },
-    ])
-    expect(JSON.stringify(later?.foreign)).toContain('EVIL')
+  const history = [{ role: 'user', content: 'Go' }, ...exchange('one'), ...exchange('two')]
+  const related = relate('chat', {
+    requests: [1, 3, 5].map((end) => ({ messages: history.slice(0, end) })),
+    answers: [exchange('one')[0], exchange('two')[0], {}].map((one) =>
+      chatMessage(one as JsonObject),
+    ),
   })
+  expect(related.map(({ added }) => added.at(-1)?.step.name)).toEqual(['user', 'one', 'two'])
+  expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+})
 
-  const input = '{"cmd":"ls"}'
-  const tool = { name: 'sh', arguments: input }
-  it.each<{ readonly body: Json }>([
-    { body: { name: 'sh', arguments: [input] } },
-    { body: { ...tool, input: [] } },
-    { body: { name: 'sh', arguments: [], input } },
-    { body: [tool] },
-    { body: [[], tool] },
-  ])('a call of a tool with an array in place of a value is named: $body', ({ body }) => {
-    const callOf = (value: Json) => ({
-      tool_calls: [{ id: 'c', type: 'function', function: value }],
-    })
-    const requestOf = (messages: readonly Json[]) => ({ messages: [{ role: 'user' }, ...messages] })
-    const response = chatAnswer(callOf(tool))
-    const [, later] = relateCalls([
-      { turns: TURNS.chat, body: requestOf([]), response },
-      {
-        turns: TURNS.chat,
-        body: requestOf([{ role: 'assistant', ...callOf(body) }]),
-        response,
-      },
-    ])
-    expect(later?.foreign).toHaveLength(1)
+it('an answer with several choices is continued from each of them', () => {
+  const choices = ['one', 'two'].map((content, index) => ({ index, message: { content } }))
+  const question = { role: 'user', content: 'Go' }
+  const next = (content: string): JsonObject => ({
+    messages: [question, { role: 'assistant', content }, question],
   })
-
-  it('thinking that is left out of a chat or Messages history is no break', () => {
-    const { requests, answers } = RUNS.messages
-    const text = JSON.stringify(requests).replaceAll(`${JSON.stringify(blocks[0])},`, '')
-    const related = relate('messages', { answers, requests: JSON.parse(text) })
-    expect(related.map(({ relation }) => relation.kind)).toEqual([
-      'starts',
-      'continues',
-      'continues',
-    ])
+  const related = relate('chat', {
+    requests: [{ messages: [question] }, next('one'), next('two')],
+    answers: [{ choices }, { choices: [] }, { choices: [] }],
   })
-
-  it('thinking that was changed under its signature is named', () => {
-    const related = relate('messages', changed('messages', 'Hm.', 'Ha.'))
-    expect(related[2]?.foreign.map(({ item }) => item.step.kind)).toEqual(['thought'])
-    expect(related[2]?.relation.kind).toBe('continues')
-  })
-
-  it.each<[string, JsonObject, number]>([
-    ['known is the same thinking without a seal', { type: 'thinking', thinking: 'Hm.' }, 0],
-    [
-      'foreign is sealed thinking with its text',
-      { type: 'thinking', thinking: 'Hm.', signature: 's' },
-      1,
-    ],
-    [
-      'foreign is encrypted thinking whose data is its text',
-      { type: 'redacted_thinking', data: 'Hm.' },
-      1,
-    ],
-  ])('after the thinking of a chat, %s', (_, block, foreign) => {
-    const question = { role: 'user', content: 'Where?' }
-    const history = { role: 'assistant', content: [block, { type: 'text', text: 'Rome.' }] }
-    const related = relateCalls([
-      {
-        turns: TURNS.chat,
-        body: { messages: [question] },
-        response: chatMessage({ reasoning: 'Hm.', content: 'Rome.' }),
-      },
-      {
-        turns: TURNS.messages,
-        body: { messages: [question, history, { role: 'user', content: 'Thanks' }] },
-        response: { content: [] },
-      },
-    ])
-    expect(related[1]?.relation).toEqual({ kind: 'continues', call: 0 })
-    expect(related[1]?.foreign).toHaveLength(foreign)
-  })
-
-  it('ids and states that are left out of a Responses history are no break', () => {
-    const { requests, answers } = RUNS.responses
-    const text = JSON.stringify(requests).replaceAll(/"id":"[^"]*",|"status":"completed",/g, '')
-    const related = relate('responses', { answers, requests: JSON.parse(text) })
-    expect(related.map(({ relation }) => relation.kind)).toEqual([
-      'starts',
-      'continues',
-      'continues',
-    ])
-    expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
-  })
-
-  it('the text of one answer under the id of another answer is named', () => {
-    const related = relate('responses', changed('responses', '"Wait."', '"Rome."'))
-    expect(related[2]?.foreign).toMatchObject([
-      { differsFrom: 0, item: { step: { text: 'Rome.' } } },
-    ])
-  })
-
-  it('a call id that a server uses again links to the newest call before it', () => {
-    const exchange = (name: string): readonly JsonObject[] => [
-      { role: 'assistant', tool_calls: [{ id: 'c', function: { name, arguments: '{}' } }] },
-      { role: 'tool', tool_call_id: 'c', content: `by ${name}` },
-    ]
-    const history = [{ role: 'user', content: 'Go' }, ...exchange('one'), ...exchange('two')]
-    const related = relate('chat', {
-      requests: [1, 3, 5].map((end) => ({ messages: history.slice(0, end) })),
-      answers: [exchange('one')[0], exchange('two')[0], {}].map((one) =>
-        chatMessage(one as JsonObject),
-      ),
-    })
-    expect(related.map(({ added }) => added.at(-1)?.step.name)).toEqual(['user', 'one', 'two'])
-    expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
-  })
-
-  it('an answer with several choices is continued from each of them', () => {
-    const choices = ['one', 'two'].map((content, index) => ({ index, message: { content } }))
-    const question = { role: 'user', content: 'Go' }
-    const next = (content: string): JsonObject => ({
-      messages: [question, { role: 'assistant', content }, question],
-    })
-    const related = relate('chat', {
-      requests: [{ messages: [question] }, next('one'), next('two')],
-      answers: [{ choices }, { choices: [] }, { choices: [] }],
-    })
-    expect(related.map(({ relation }) => relation)).toEqual([
-      { kind: 'starts' },
-      { kind: 'continues', call: 0 },
-      { kind: 'continues', call: 0 },
-    ])
-    expect(related[0]?.answer.map(({ step }) => step.name || step.text)).toEqual([
-      'choice 0',
-      'one',
-      'choice 1',
-      'two',
-    ])
-  })
+  expect(related.map(({ relation }) => relation)).toEqual([
+    { kind: 'starts' },
+    { kind: 'continues', call: 0 },
+    { kind: 'continues', call: 0 },
+  ])
+  expect(related[0]?.answer.map(({ step }) => step.name || step.text)).toEqual([
+    'choice 0',
+    'one',
+    'choice 1',
+    'two',
+  ])
 })
 
 /** A conversation tree: for each call, the earlier call that it continues, or null. */

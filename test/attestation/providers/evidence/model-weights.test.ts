@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { weightsOf, weightsOfBuild } from '#attestation/providers/evidence/model-weights.ts'
 import {
   MODEL_CONFIG,
@@ -140,32 +140,30 @@ function twice(separator: string): string {
   return `console=ttyS0${separator}tinfoil-config-hash=${'00'.repeat(32)} ${cmdline}`
 }
 
-describe('the weights of the model of a record', () => {
-  const twice = MODEL_CONFIG.replace(
-    'models:\n',
-    `models:\n  - name: twice\n    repo: a/b@1\n    mpk: ${DISK}\n  - name: twice\n    repo: a/c@1\n    mpk: ${DISK}\n`,
-  )
-  const model = weightsOfBuild(predicateOf(twice))
+const listedTwice = MODEL_CONFIG.replace(
+  'models:\n',
+  `models:\n  - name: twice\n    repo: a/b@1\n    mpk: ${DISK}\n  - name: twice\n    repo: a/c@1\n    mpk: ${DISK}\n`,
+)
+const model = weightsOfBuild(predicateOf(listedTwice))
 
-  it('weights are proven of the model that the measured list names once', () => {
-    expect(weightsOf(model, 'example-31b')).toMatchObject({
-      weights: 'hardware_proven',
-      measured: { name: 'example-31b', rootHash: ROOT_HASH },
-    })
+it('weights are proven of the model that the measured list names once', () => {
+  expect(weightsOf(model, 'example-31b')).toMatchObject({
+    weights: 'hardware_proven',
+    measured: { name: 'example-31b', rootHash: ROOT_HASH },
   })
+})
 
-  it.each(['Example-31b', 'example', '', 'twice'])('weights of the model %j are unknown', (id) => {
-    const { weights, reason, measured } = weightsOf(model, id)
-    expect([weights, measured]).toEqual(['unknown', null])
-    expect(reason).toContain(id === 'twice' ? 'twice' : 'does not name')
-  })
+it.each(['Example-31b', 'example', '', 'twice'])('weights of the model %j are unknown', (id) => {
+  const { weights, reason, measured } = weightsOf(model, id)
+  expect([weights, measured]).toEqual(['unknown', null])
+  expect(reason).toContain(id === 'twice' ? 'twice' : 'does not name')
+})
 
-  it('weights that a provider claims stay claimed, whatever the model is', () => {
-    const claimed = { weights: 'provider_claimed', reason: 'by its word', models: [] } as const
-    expect(weightsOf(claimed, 'example-31b')).toEqual({
-      weights: 'provider_claimed',
-      reason: 'by its word',
-      measured: null,
-    })
+it('weights that a provider claims stay claimed, whatever the model is', () => {
+  const claimed = { weights: 'provider_claimed', reason: 'by its word', models: [] } as const
+  expect(weightsOf(claimed, 'example-31b')).toEqual({
+    weights: 'provider_claimed',
+    reason: 'by its word',
+    measured: null,
   })
 })
