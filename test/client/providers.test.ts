@@ -167,31 +167,20 @@ describe('a gateway that lies about providers', () => {
     evidence: { fetchedAtMs: MADE_AT.getTime() - 61 * MINUTE_MS },
   })
   const digest = digestOf(honest.bytes)
+  const without = entryOf(honest.bytes, 'dstack', { evidence: null })
+  const withPath = entryOf(honest.bytes, 'dstack', { evidence: { digest: '../../v1/models' } })
+  /** A list with one provider, and its document. */
+  const listedOf = (bytes: Uint8Array) => [[entryOf(bytes)], [bytes]] as const
 
   it.each<[string, unknown, readonly Uint8Array[], string]>([
     ['no provider', [], [], 'the gateway does not list this provider'],
-    [
-      'no evidence',
-      [entryOf(honest.bytes, 'dstack', { evidence: null })],
-      [],
-      'has no evidence for this provider',
-    ],
+    ['no evidence', [without], [], 'has no evidence for this provider'],
     ['a document that is not there', [entryOf(honest.bytes)], [], 'status 404'],
-    [
-      'evidence of another origin',
-      [entryOf(elsewhere.bytes)],
-      [elsewhere.bytes],
-      'provider_origin',
-    ],
-    ['old evidence', [entryOf(old.bytes)], [old.bytes], 'evidence_too_old'],
-    ['bytes that are no evidence', [entryOf(Buffer.from('{}'))], [Buffer.from('{}')], 'malformed'],
+    ['evidence of another origin', ...listedOf(elsewhere.bytes), 'provider_origin'],
+    ['old evidence', ...listedOf(old.bytes), 'evidence_too_old'],
+    ['bytes that are no evidence', ...listedOf(Buffer.from('{}')), 'malformed'],
     ['a list without end', Array.from({ length: 2_049 }, () => 1), [], 'at most 2048'],
-    [
-      'a digest that is a path',
-      [entryOf(honest.bytes, 'dstack', { evidence: { digest: '../../../v1/models' } })],
-      [],
-      'valid digest',
-    ],
+    ['a digest that is a path', [withPath], [], 'valid digest'],
   ])('no call is sent to a gateway that gives %s', async (_, data, documents, reason) => {
     client.attack = { providers: serving(data, ...documents) }
     const refused = await ask()

@@ -1,18 +1,22 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createRpc, type Rpc, RpcError } from '#client/rpc.ts'
+import {
+  type EndpointRequest,
+  type ScriptedEndpoint,
+  startScriptedEndpoint,
+} from '../support/scripted-endpoint.ts'
 
-type Handler = (calls: readonly Call[], outgoing: ServerResponse, incoming: IncomingMessage) => void
+type Incoming = Pick<EndpointRequest, 'url' | 'headers'>
+type Handler = (calls: readonly Call[], outgoing: ServerResponse, incoming: Incoming) => void
 type Call = { readonly id: number; readonly method: string; readonly params: readonly unknown[] }
 
-let server: Server | null = null
+let server: ScriptedEndpoint | null = null
 let rpc: Rpc | null = null
 
 afterEach(async () => {
   await rpc?.close()
-  server?.closeAllConnections()
-  await new Promise((resolve) => (server === null ? resolve(null) : server.close(resolve)))
+  await server?.stop()
   server = null
 })
 
@@ -26,16 +30,13 @@ async function serve(
     readonly bytesMax?: number
   } = {},
 ): Promise<Rpc> {
-  server = createServer(async (incoming, outgoing) => {
-    const parts: Buffer[] = []
-    for await (const part of incoming) parts.push(part)
-    const body: unknown = JSON.parse(Buffer.concat(parts).toString('utf8'))
-    handler((Array.isArray(body) ? body : [body]) as readonly Call[], outgoing, incoming)
+  server = await startScriptedEndpoint((incoming, outgoing) => {
+    const calls = [incoming.json].flat() as readonly Call[]
+    handler(calls, outgoing, incoming)
   })
-  await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const { host } = new URL(server.origin)
   rpc = createRpc({
-    url: `http://${options.login ?? ''}127.0.0.1:${port}${options.path ?? ''}`,
+    url: `http://${options.login ?? ''}${host}${options.path ?? ''}`,
     timeoutMs: options.timeoutMs ?? 2_000,
     ...(options.bytesMax === undefined ? {} : { answerBytesMax: options.bytesMax }),
   })
@@ -73,8 +74,7 @@ describe('call', () => {
     )
     const basic = `Basic ${Buffer.from('user:p@ss').toString('base64')}`
     expect(await client.call('eth_test', [])).toEqual(['/v3/secret-key?a=1', basic])
-    await new Promise((resolve) => server?.close(resolve) ?? resolve(null))
-    server?.closeAllConnections()
+    await server?.stop()
     const error = await client.call('eth_test', []).catch((reason: RpcError) => reason)
     expect(error).toMatchObject({ code: 'unreachable' })
     expect(String(error)).not.toMatch(/secret|user|127\.0\.0\.1/)

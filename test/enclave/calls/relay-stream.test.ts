@@ -42,6 +42,9 @@ const whole = [
 ]
 const pause = (durationMs: number): Step => ({ kind: 'pause', durationMs })
 const stall: Step = { kind: 'stall' }
+/** More comments than an answer may have bytes. */
+const flood: Step = { kind: 'repeat', bytes: chunked(`:${'x'.repeat(65534)}\n`), times: 20 }
+const full = 'data: {"error":{"message":"full"}}\n\n'
 
 /** A stream of these bytes, each part a packet, with a proper end. */
 function* streamOf(...parts: readonly (string | Uint8Array)[]): Generator<Step, void> {
@@ -93,6 +96,16 @@ type Completion = {
     readonly message: { readonly content: string | null; readonly tool_calls?: readonly object[] }
   }[]
 }
+
+/** The choices of an answer that broke off after its first text. */
+const BEGUN = [
+  {
+    index: 0,
+    message: expect.objectContaining({ content: 'Hel' }),
+    logprobs: null,
+    finish_reason: null,
+  },
+]
 
 const receiptOf = ({ receipt }: SealedCompletion) =>
   parseReceipt(parseStrictJson(Buffer.from(receipt)))
@@ -192,21 +205,10 @@ describe('a stream that fails before its first chunk', () => {
   it.each<[string, () => Iterable<Step>, string]>([
     ['no bytes', () => [stall], 'provider_timeout'],
     ['comments for ever', () => comments(), 'provider_timeout'],
-    [
-      'an error event',
-      () => streamOf('event: error\ndata: {"error":{"message":"full"}}\n\n'),
-      'provider_error',
-    ],
+    ['an error event', () => streamOf(`event: error\n${full}`), 'provider_error'],
     ['no JSON', () => streamOf('data: {"choices\n\n'), 'provider_error'],
     ['a lost connection', () => brokenStream(': hi\n\n', [{ kind: 'reset' }]), 'provider_error'],
-    [
-      'too many bytes',
-      () => [
-        send(EVENT_STREAM_HEAD),
-        { kind: 'repeat', bytes: chunked(`: ${'x'.repeat(65530)}\n`), times: 20 },
-      ],
-      'answer_too_large',
-    ],
+    ['too many bytes', () => [send(EVENT_STREAM_HEAD), flood], 'answer_too_large'],
   ])(
     'a stream that fails before its first chunk gives a status and no record: %s',
     async (_, steps, code) => {
@@ -236,11 +238,7 @@ describe('a stream that breaks off', () => {
     ['by a stall', [stall], 'provider_timeout'],
     ['by comments for ever', [...comments()].slice(1), 'provider_timeout'],
     ['by an event that is no JSON', [send(chunked('data: {"choices\n\n'))], 'provider_error'],
-    [
-      'by too many bytes',
-      [{ kind: 'repeat', bytes: chunked(`:${'x'.repeat(65534)}\n`), times: 20 }],
-      'answer_too_large',
-    ],
+    ['by too many bytes', [flood], 'answer_too_large'],
   ])('a stream broken off %s gives a fault and a record of what came', async (_, then, code) => {
     script = () => brokenStream(begun, then)
     const { status, text, chunks, fault, sealed } = await enclave.stream(withUsage)
@@ -253,14 +251,7 @@ describe('a stream that breaks off', () => {
       index: taken.index,
       outcome: 'upstream_error',
     })
-    expect(taken.completion.choices).toEqual([
-      {
-        index: 0,
-        message: expect.objectContaining({ content: 'Hel' }),
-        logprobs: null,
-        finish_reason: null,
-      },
-    ])
+    expect(taken.completion.choices).toEqual(BEGUN)
     const response = assembleCompletion(chunks as unknown as readonly JsonObject[])
     const { responseHash } = hashCompletion({ request: {}, response })
     expect(receiptOf(taken)).toMatchObject({
@@ -333,14 +324,20 @@ describe('the last chunk of a stream', () => {
 })
 
 describe('a gateway that goes away', () => {
-  async function leaveAfter(text: string, then: readonly Step[]): Promise<void> {
-    script = () => brokenStream(text, then)
-    const { size } = (await enclave.identity()).log
-    const call = enclave.open({ stream: true, ...question })
+  /** A stream whose first bytes came. */
+  async function openBegun(more: { readonly outlives_gateway?: true } = {}) {
+    const call = enclave.open({ stream: true, ...question }, more)
     call.on('error', () => undefined)
     await new Promise((resolve) =>
       call.once('response', (response) => response.once('data', resolve)),
     )
+    return call
+  }
+
+  async function leaveAfter(text: string, then: readonly Step[]): Promise<void> {
+    script = () => brokenStream(text, then)
+    const { size } = (await enclave.identity()).log
+    const call = await openBegun()
     const left = performance.now()
     call.destroy()
     await provider.requests.at(-1)?.closed
@@ -352,14 +349,7 @@ describe('a gateway that goes away', () => {
     await leaveAfter(eventsOf([first, chunkOf({ content: 'Hel' })]), [stall])
     const taken = await takeOne()
     expect(receiptOf(taken).outcome).toBe('client_disconnected')
-    expect(taken.completion.choices).toEqual([
-      {
-        index: 0,
-        message: expect.objectContaining({ content: 'Hel' }),
-        logprobs: null,
-        finish_reason: null,
-      },
-    ])
+    expect(taken.completion.choices).toEqual(BEGUN)
   })
 
   it('a call that outlives its gateway goes on after the gateway left, however much is to come', async () => {
@@ -375,11 +365,7 @@ describe('a gateway that goes away', () => {
       yield send(chunked(''))
     }
     const { size } = (await enclave.identity()).log
-    const call = enclave.open({ stream: true, ...question }, { outlives_gateway: true })
-    call.on('error', () => undefined)
-    await new Promise((resolve) =>
-      call.once('response', (response) => response.once('data', resolve)),
-    )
+    const call = await openBegun({ outlives_gateway: true })
     const closed = new Promise((resolve) => call.once('close', resolve))
     call.destroy()
     await closed

@@ -51,11 +51,18 @@ const ok = (body: object, more = {}) => [send(wholeAnswer({ body: JSON.stringify
 const events = (...values: readonly unknown[]) => send(chunked(eventsOf(values)))
 const CHUNKS = [chunkOf({ role: 'assistant', content: SAID }), chunkOf({}, 'stop'), '[DONE]']
 
+const hostile = () => ({
+  name: 'hostile',
+  origin: provider.origin,
+  path: '/v1',
+  models: ['hostile'],
+})
+
 beforeAll(async () => {
   provider = await startHostileProvider({ answer: (request) => script(request) })
   enclave = await startTestEnclave({
     providers: [
-      { name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] },
+      hostile(),
       { name: 'closed', origin: 'https://127.0.0.1:1', path: '/', models: ['closed'] },
     ],
     limits: {
@@ -91,6 +98,14 @@ afterEach(() => {
 
 const askedSince = () => provider.requests.length - asked
 const gateway = (call: Partial<EncryptedCall> = {}) => ({ socketPath: enclave.socketPath, call })
+
+/** The response to a request, whose connection may break. */
+async function responseTo(request: http.ClientRequest): Promise<http.IncomingMessage> {
+  const response = await new Promise<http.IncomingMessage>((resolve) => {
+    request.once('response', resolve)
+  })
+  return response.on('error', () => undefined)
+}
 
 /** A call that is sealed and waits for its proof: its id, and the answer to come. */
 async function callWithoutProof(body: string, socketPath = enclave.socketPath, key = publicKey) {
@@ -458,10 +473,7 @@ describe('a gateway that leaves', () => {
     const call = await sealParts(publicKey, [streamed])
     const request = openEncrypted(gateway(), call)
     request.end(call.frames[0])
-    const response = await new Promise<http.IncomingMessage>((resolve) => {
-      request.once('response', resolve)
-    })
-    response.on('error', () => undefined)
+    const response = await responseTo(request)
     // The connection may break before anything is read.
     const ended = new Promise<string>((resolve) => {
       response.once('aborted', () => resolve('cut'))
@@ -477,9 +489,7 @@ describe('a gateway that leaves', () => {
 
 describe('an enclave that stops', () => {
   it('an enclave that stops finishes encrypted calls that wait for their proof, and takes no new ones', async () => {
-    const own = await startTestEnclave({
-      providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
-    })
+    const own = await startTestEnclave({ providers: [hostile()] })
     const key = (await own.identity()).encryption_keys?.[0]?.public_key ?? ''
     const { call, answering } = await callWithoutProof(whole, own.socketPath, key)
     const stopping = own.enclave.stop(5_000)
@@ -496,10 +506,8 @@ describe('an enclave that stops', () => {
   })
 
   it('an enclave that stops is not held up by calls whose gateway left, or takes no answer', async () => {
-    const own = await startTestEnclave({
-      providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
-      limits: { drainTimeoutMs: 300 },
-    })
+    const limits = { drainTimeoutMs: 300 }
+    const own = await startTestEnclave({ providers: [hostile()], limits })
     const key = (await own.identity()).encryption_keys?.[0]?.public_key ?? ''
     script = ({ body }) =>
       Buffer.from(body).includes('"stream":true')
@@ -510,10 +518,7 @@ describe('an enclave that stops', () => {
       const request = openEncrypted({ socketPath: own.socketPath }, call)
       request.on('error', () => undefined)
       request.end(call.frames[0])
-      const response = await new Promise<http.IncomingMessage>((resolve) => {
-        request.once('response', resolve)
-      })
-      response.on('error', () => undefined)
+      const response = await responseTo(request)
       const first = await new Promise<Buffer>((resolve) => response.once('data', resolve))
       response.pause()
       return { request, first }
