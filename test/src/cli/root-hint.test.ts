@@ -1,18 +1,16 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBase64 } from '#attestation/bytes.ts'
 import { hintAtRoot, ROOT_HINT } from '#src/cli/printable.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
 import { openStage, type Stage } from '../../audit/stage.ts'
 import { buildLog, createTestNotary } from '../../support/audited-log.ts'
-import { folderOfFile } from '../../support/folders.ts'
+import { folderOfFile, saverIn } from '../../support/folders.ts'
 import { runCommand } from '../../support/run-command.ts'
 
 const { bundle } = buildEvidence()
 
 let stage: Stage
-const folder = folderOfFile()
+const save = saverIn(folderOfFile())
 /** What reads a document that AWS did not issue. */
 let commands: readonly (readonly string[])[]
 
@@ -24,19 +22,11 @@ beforeAll(async () => {
     anchoring: { chain: null, nonce: 0 },
   })
   stage.server.serve([log])
-  const save = async (name: string, content: string | Uint8Array) => {
-    await writeFile(join(folder, name), content)
-    return join(folder, name)
-  }
+  const document = decodeBase64(bundle.record.attestation)
   commands = [
-    ['verify', await save('bundle.json', JSON.stringify(bundle))],
-    ['verify', await save('record.json', JSON.stringify(bundle.record)), '--any-measurement'],
-    [
-      'attestation',
-      await save('document', decodeBase64(bundle.record.attestation)),
-      '--any-measurement',
-      '--historical',
-    ],
+    ['verify', await save('bundle.json', bundle)],
+    ['verify', await save('record.json', bundle.record), '--any-measurement'],
+    ['attestation', await save('document', document), '--any-measurement', '--historical'],
     ['audit', stage.server.url],
   ]
 })

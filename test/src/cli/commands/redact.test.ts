@@ -7,8 +7,7 @@ import { runCommand } from '../../../support/run-command.ts'
 
 const { bundle, policy } = buildEvidence()
 
-const folder = folderOfFile()
-const save = saverIn(folder)
+const save = saverIn(folderOfFile())
 let file: string
 beforeAll(async () => {
   file = await save('bundle.json', bundle)

@@ -1,5 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { isProofMember } from '#attestation/completion-hash.ts'
@@ -27,12 +26,10 @@ const answer = {
 }
 const configuration = ['--configuration', encodeHex(digestOf(BOOT_CONFIGURATION))]
 
-const folder = folderOfFile()
-const save = saverIn(folder)
+const save = saverIn(folderOfFile())
 let expected: readonly string[]
 beforeAll(async () => {
-  const root = join(folder, 'root.der')
-  await writeFile(root, standardChain.cabundle[0] ?? new Uint8Array())
+  const root = await save('root.der', standardChain.cabundle[0])
   const pcr = encodeHex(PCR_VALUES.get(0) ?? new Uint8Array())
   expected = ['--root', root, '--pcr', `0=${pcr}`]
 })

@@ -1,4 +1,3 @@
-import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
@@ -11,7 +10,7 @@ import {
   SESSION_ID,
   sessionOf,
 } from '../../../attestation/session/build-session.ts'
-import { folderOfFile } from '../../../support/folders.ts'
+import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
@@ -29,18 +28,12 @@ const expected = [
 ]
 const CALLS = buildCalls()
 
-beforeAll(() => {
-  writeFileSync(root, standardChain.cabundle[0] ?? new Uint8Array())
-})
+const save = saverIn(folder)
 
-let files = 0
-function save(session: JsonObject): string {
-  const path = join(folder, `session-${++files}.json`)
-  writeFileSync(path, JSON.stringify(session))
-  return path
-}
-const verify = (calls: readonly unknown[], ...words: readonly string[]) =>
-  runCommand('verify', save(sessionOf(calls)), ...expected, ...words)
+beforeAll(() => save('root.der', standardChain.cabundle[0]))
+
+const verify = async (calls: readonly unknown[], ...words: readonly string[]) =>
+  runCommand('verify', await save('session.json', sessionOf(calls)), ...expected, ...words)
 
 describe('a session bundle', () => {
   it('a whole session is verified, with a line for each call, the timeline and the checks', async () => {
@@ -111,7 +104,8 @@ describe('a session bundle', () => {
   it('a session is compared with no kept call, and another form of it is refused', async () => {
     const kept = await verify(CALLS, '--request', root)
     expect([kept.code, kept.stderr]).toEqual([2, expect.stringContaining('got several')])
-    const { code, stdout } = await runCommand('verify', save({ ...sessionOf(CALLS), version: 2 }))
+    const other = await save('other.json', { ...sessionOf(CALLS), version: 2 })
+    const { code, stdout } = await runCommand('verify', other)
     expect([code, stdout.split('\n')[0]]).toEqual([1, 'INVALID: failed at format.'])
   })
 })
