@@ -376,17 +376,8 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     const call = await sealParts(publicKey, [whole])
     await refused(callEncrypted(gateway(), call, Buffer.alloc(8, 0xff)), BAD)
     await refused(callEncrypted(gateway(), call, Buffer.from('00a0001100', 'hex')), BAD)
-    const empty = Buffer.alloc(12 * 2 ** 20)
+    const empty = Buffer.alloc(11 * 2 ** 20 + 4)
     await refused(callEncrypted(gateway(), call, empty), { status: 413, code: 'invalid_request' })
-  })
-
-  it('a body of more than 10 MiB is refused, and a body of 10 MiB is read', async () => {
-    const padded = '!'.padEnd(10 * 2 ** 20)
-    const large = await callEncrypted(gateway(), await sealParts(publicKey, [padded]))
-    expect(large.head?.status).toBe(422)
-    expect(JSON.parse(large.text).detail[0].type).toBe('json_invalid')
-    const larger = await sealParts(publicKey, [padded, ' '])
-    await refused(callEncrypted(gateway(), larger), { status: 413, code: 'invalid_request' })
   })
 
   it('a sender of a long body for another key is told before it has sent all', async () => {
