@@ -4,7 +4,7 @@ import type { JsonObject } from '#attestation/json/value.ts'
 type Events = readonly JsonObject[]
 
 /** A way to change any stream: what is done, at which event, and with which other event. */
-export type Alteration = readonly [kind: string, at: number, other: number]
+type Alteration = readonly [kind: string, at: number, other: number]
 
 /** One to three alterations of these kinds. */
 export function anyAlterations(...kinds: readonly string[]): fc.Arbitrary<readonly Alteration[]> {
