@@ -3,6 +3,7 @@ import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { buildEvidence } from '../attestation/evidence/build-evidence.ts'
+import { bareVerification } from './floor.ts'
 
 const WARM_UP_ROUNDS = 30
 
@@ -15,7 +16,7 @@ const WARM_UP_ROUNDS = 30
 export async function measureBundles(rounds: number): Promise<number> {
   const { bundle, policy, chain } = buildEvidence()
   const text = new TextEncoder().encode(JSON.stringify(bundle))
-  const verifyP384 = await bareP384()
+  const verifyP384 = await bareVerification(5_000)
   const recoverSecp256k1 = bareRecovery()
   const judge = async () => {
     const { verdict } = await verifyBundle(parseExactJson(text), policy, { chain })
@@ -40,21 +41,6 @@ async function timed(run: () => Promise<void>): Promise<number> {
   const start = performance.now()
   await run()
   return performance.now() - start
-}
-
-async function bareP384(): Promise<() => Promise<void>> {
-  const { subtle } = globalThis.crypto
-  const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, [
-    'sign',
-    'verify',
-  ])
-  const algorithm = { name: 'ECDSA', hash: 'SHA-384' }
-  const data = new Uint8Array(5_000)
-  const signature = await subtle.sign(algorithm, pair.privateKey, data)
-  return async () => {
-    if (!(await subtle.verify(algorithm, pair.publicKey, signature, data)))
-      throw new Error('expected it to hold')
-  }
 }
 
 function bareRecovery(): () => void {

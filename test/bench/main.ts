@@ -14,7 +14,6 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   sizing: () => runScript('sizing.ts'),
   replicas: () => runScript('replicas.ts'),
   peers: () => runScript('peers.ts'),
-  years: () => runScript('years.ts'),
 }
 
 /** The first option and all words after it are for the sections' own scripts. */

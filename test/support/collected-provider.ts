@@ -96,23 +96,31 @@ function answer(
 ): void {
   const url = new URL(request.url ?? '', 'https://localhost')
   const nonce = url.searchParams.get('nonce')
-  const asked = mode === 'other nonce' || nonce === null ? '00'.repeat(32) : nonce
-  const changes: EvidenceChanges = {
-    nonce: Buffer.from(asked, 'hex'),
-    bound: (parts) => stateKey(parts, mode === 'other key' ? 'ee'.repeat(32) : key),
-  }
-  const { evidence } = buildProviderEvidence(kind, changes)
-  const kept =
-    nonce === null
-      ? evidence.collateral.find((one) => new URL(one.url).pathname === url.pathname)
-      : evidence.responses[0]
-  if (kept === undefined || (nonce === null && mode === 'no collateral'))
-    return void response.writeHead(404).end()
   if (nonce !== null && mode === 'hang') return
   if (nonce !== null && mode === 'redirect')
     return void response.writeHead(302, { location: url.pathname + url.search }).end()
+  const changes = (): EvidenceChanges => ({
+    nonce: Buffer.from(mode === 'other nonce' ? '00'.repeat(32) : (nonce ?? ''), 'hex'),
+    bound: (parts) => stateKey(parts, mode === 'other key' ? 'ee'.repeat(32) : key),
+  })
+  const kept =
+    nonce === null
+      ? collateralOf(kind).find((one) => new URL(one.url).pathname === url.pathname)
+      : buildProviderEvidence(kind, changes()).evidence.responses[0]
+  if (kept === undefined || (nonce === null && mode === 'no collateral'))
+    return void response.writeHead(404).end()
   const body = nonce !== null && mode === 'flood' ? Buffer.alloc(10_000_000, ' ') : kept.body
   response.writeHead(200, Object.fromEntries(kept.headers)).end(body)
+}
+
+type Collateral = ReturnType<typeof buildProviderEvidence>['evidence']['collateral']
+const collaterals = new Map<BuiltKind, Collateral>()
+
+/** The collateral of a kind, which is the same for each nonce and key. */
+function collateralOf(kind: BuiltKind): Collateral {
+  const built = collaterals.get(kind) ?? buildProviderEvidence(kind, {}).evidence.collateral
+  collaterals.set(kind, built)
+  return built
 }
 
 function policyOf(kind: BuiltKind, origin: string, key: string): JsonObject {

@@ -51,6 +51,15 @@ export async function useDatabase(): Promise<Database> {
   return (await useDatabases()).open()
 }
 
+/** Pools of connections, as of so many gateways, to one new database, likewise. */
+export async function useConnections(count: number): Promise<readonly Database[]> {
+  const source = await useDatabases()
+  const location = await source.locate()
+  const pools = await Promise.all(Array.from({ length: count }, () => openDatabase(location)))
+  afterAll(() => Promise.all(pools.map((pool) => pool.close())))
+  return pools
+}
+
 const ON_SERVER = {
   locate: async () => ({ url: await createTestDatabase() }),
   stop: async () => undefined,

@@ -1,5 +1,5 @@
 import { sql } from 'kysely'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { withBudgets } from '#src/accounts/budgets.ts'
 import { createBudgetsStore } from '#src/accounts/budgets-store.ts'
 import { createRateLimiter, type Permit } from '#src/accounts/limits/limiter.ts'
@@ -9,21 +9,15 @@ import { NANO, type Prices } from '#src/accounts/prices.ts'
 import { createRateLimitsStore } from '#src/accounts/rate-limits-store.ts'
 import { createUsageStore } from '#src/accounts/usage-store.ts'
 import { createLogger } from '#src/observability/logger.ts'
-import { type Database, openDatabase } from '#src/storage/database.ts'
 import { createProcessesStore } from '#src/storage/processes-store.ts'
-import { createTestDatabase } from '../../support/test-database.ts'
+import { useConnections } from '../../support/databases.ts'
 
 /** 15 May 2027, 12:00 UTC. */
 const NOON = Date.UTC(2027, 4, 15, 12) / 1000
 const LEASE_SECONDS = 90 * 86_400
 const log = createLogger({ level: 'silent', destination: process.stderr })
 
-const databases: Database[] = []
-beforeAll(async () => {
-  const url = await createTestDatabase()
-  for (const _ of [1, 2]) databases.push(await openDatabase({ url }))
-})
-afterAll(() => Promise.all(databases.map((database) => database.close())))
+const databases = await useConnections(2)
 
 const price = (
   models: string[],

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { sql } from 'kysely'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type AdminLog, createAdminLog } from '#src/accounts/admin-log-store.ts'
 import { createProgram } from '#src/cli/program.ts'
 import { type Database, openDatabase } from '#src/storage/database.ts'
@@ -185,38 +185,36 @@ function leavesOf(command: Command, names: readonly string[] = []): readonly str
   return own ? [names.join(' '), ...others] : others
 }
 
-describe('commands', () => {
-  it('every command stands in a table of this file as what it is', () => {
-    expect(leavesOf(createProgram()).toSorted()).toEqual(
-      [...Object.keys(ADMINISTER), ...Object.keys(OTHERS)].toSorted(),
-    )
-  })
-
-  it.each(Object.entries(ADMINISTER))(
-    'the command %s is noted in the trail',
-    async (name, { words, kinds }) => {
-      const given = await words()
-      const run = () => runCommandWith(variables, ...name.split(' '), ...given)
-      if (name === 'migrate') {
-        const url = await createTestDatabase({ empty: true })
-        await runCommandWith({ DATABASE_URL: url }, name)
-        const other = await openDatabase({ url })
-        expect(await createAdminLog(other).list(EVERYTHING)).toMatchObject([
-          { kind: 'database.migrate', who: operator(), from: 'command line' },
-        ])
-        await other.close()
-        return
-      }
-      const acts = await actsOf(run)
-      expect(acts.map(({ kind }) => kind)).toEqual(kinds)
-      const from = name.startsWith('enclaves') ? 'control socket' : 'command line'
-      for (const act of acts) {
-        expect(act).toMatchObject({ who: operator(), account_id: null, from })
-        expect(Math.abs(act.at - Date.now() / 1000)).toBeLessThan(60)
-      }
-    },
+it('every command stands in a table of this file as what it is', () => {
+  expect(leavesOf(createProgram()).toSorted()).toEqual(
+    [...Object.keys(ADMINISTER), ...Object.keys(OTHERS)].toSorted(),
   )
 })
+
+it.each(Object.entries(ADMINISTER))(
+  'the command %s is noted in the trail',
+  async (name, { words, kinds }) => {
+    const given = await words()
+    const run = () => runCommandWith(variables, ...name.split(' '), ...given)
+    if (name === 'migrate') {
+      const url = await createTestDatabase({ empty: true })
+      await runCommandWith({ DATABASE_URL: url }, name)
+      const other = await openDatabase({ url })
+      expect(await createAdminLog(other).list(EVERYTHING)).toMatchObject([
+        { kind: 'database.migrate', who: operator(), from: 'command line' },
+      ])
+      await other.close()
+      return
+    }
+    const acts = await actsOf(run)
+    expect(acts.map(({ kind }) => kind)).toEqual(kinds)
+    const from = name.startsWith('enclaves') ? 'control socket' : 'command line'
+    for (const act of acts) {
+      expect(act).toMatchObject({ who: operator(), account_id: null, from })
+      expect(Math.abs(act.at - Date.now() / 1000)).toBeLessThan(60)
+    }
+  },
+)
 
 function operator(): string {
   return `operator (uid ${process.getuid?.()})`
@@ -287,75 +285,68 @@ async function storedHash(): Promise<string> {
   return completions[0]?.hash ?? ''
 }
 
-describe('routes', () => {
-  it('every route stands in a table of this file as what it is', () => {
-    // What is for models and nodes is a customer's.
-    const administer = ROUTES.filter(
-      ({ method, scope }) => method !== 'GET' && (scope === 'admin' || scope === 'any'),
-    ).map(({ method, path }) => `${method} ${path}`)
-    const erasure = 'DELETE /v1/verified/chat/completions/:hash'
-    expect(Object.keys(ROUTES_THAT_ADMINISTER).toSorted()).toEqual(
-      [...administer, erasure].toSorted(),
-    )
-    const scopes = new Set(ROUTES.map(({ scope }) => scope))
-    expect(scopes).toEqual(new Set(['admin', 'any', 'inference', 'nodes', 'public']))
-  })
-
-  it.each(Object.entries(ROUTES_THAT_ADMINISTER))(
-    'the route %s is noted in the trail',
-    async (name, { call, kinds }) => {
-      const [method = '', pattern = ''] = name.split(' ')
-      const { path = pattern, body } = await call()
-      const acts = await actsOf(async () => {
-        const reply = await fetch(gateway.url + path, {
-          method,
-          headers: { authorization: `Bearer ${admin.text}`, 'content-type': 'application/json' },
-          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        })
-        const made = (await reply.json()) as { readonly key?: string }
-        if (made.key !== undefined) secrets.push(secretOf(made.key))
-      })
-      expect(acts.map(({ kind }) => kind)).toEqual(kinds)
-      for (const act of acts)
-        expect(act).toMatchObject({ who: `key ${admin.id}`, from: '127.0.0.1' })
-    },
+it('every route stands in a table of this file as what it is', () => {
+  // What is for models and nodes is a customer's.
+  const administer = ROUTES.filter(
+    ({ method, scope }) => method !== 'GET' && (scope === 'admin' || scope === 'any'),
+  ).map(({ method, path }) => `${method} ${path}`)
+  const erasure = 'DELETE /v1/verified/chat/completions/:hash'
+  expect(Object.keys(ROUTES_THAT_ADMINISTER).toSorted()).toEqual(
+    [...administer, erasure].toSorted(),
   )
+  const scopes = new Set(ROUTES.map(({ scope }) => scope))
+  expect(scopes).toEqual(new Set(['admin', 'any', 'inference', 'nodes', 'public']))
 })
 
-describe('acts of the operator alone', () => {
-  const acts = CONTROL_ROUTES.filter(({ scope }) => scope === 'operator')
-
-  it.each(acts)('the public port does not serve $method $path', async ({ method, path }) => {
-    const reply = await fetch(gateway.url + path, {
-      method,
-      headers: { authorization: `Bearer ${admin.text}` },
+it.each(Object.entries(ROUTES_THAT_ADMINISTER))(
+  'the route %s is noted in the trail',
+  async (name, { call, kinds }) => {
+    const [method = '', pattern = ''] = name.split(' ')
+    const { path = pattern, body } = await call()
+    const acts = await actsOf(async () => {
+      const reply = await fetch(gateway.url + path, {
+        method,
+        headers: { authorization: `Bearer ${admin.text}`, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      })
+      const made = (await reply.json()) as { readonly key?: string }
+      if (made.key !== undefined) secrets.push(secretOf(made.key))
     })
-    expect([404, 405]).toContain(reply.status)
-    const document = await (await fetch(`${gateway.url}/openapi.json`)).json()
-    expect(document).not.toHaveProperty(['paths', path, method.toLowerCase()])
+    expect(acts.map(({ kind }) => kind)).toEqual(kinds)
+    for (const act of acts) expect(act).toMatchObject({ who: `key ${admin.id}`, from: '127.0.0.1' })
+  },
+)
+
+const acts = CONTROL_ROUTES.filter(({ scope }) => scope === 'operator')
+
+it.each(acts)('the public port does not serve $method $path', async ({ method, path }) => {
+  const reply = await fetch(gateway.url + path, {
+    method,
+    headers: { authorization: `Bearer ${admin.text}` },
   })
+  expect([404, 405]).toContain(reply.status)
+  const document = await (await fetch(`${gateway.url}/openapi.json`)).json()
+  expect(document).not.toHaveProperty(['paths', path, method.toLowerCase()])
 })
 
-describe('the trail', () => {
-  it('the trail has an act of every operation that changes something', async () => {
-    const kinds = new Set((await log.list(EVERYTHING)).map(({ kind }) => kind))
-    const changing = CONTROL_ROUTES.filter(({ method }) => method !== 'GET')
-      .map(({ method, path }) => `${method} ${path}`)
-      .filter((name) => !NOT_RECORDED.includes(name))
-    expect(changing.toSorted()).toEqual(Object.keys(KINDS).toSorted())
-    for (const kind of Object.values(KINDS)) expect(kinds).toContain(kind)
-  })
+it('the trail has an act of every operation that changes something', async () => {
+  const kinds = new Set((await log.list(EVERYTHING)).map(({ kind }) => kind))
+  const changing = CONTROL_ROUTES.filter(({ method }) => method !== 'GET')
+    .map(({ method, path }) => `${method} ${path}`)
+    .filter((name) => !NOT_RECORDED.includes(name))
+  expect(changing.toSorted()).toEqual(Object.keys(KINDS).toSorted())
+  for (const kind of Object.values(KINDS)) expect(kinds).toContain(kind)
+})
 
-  it('the trail has no secret in its whole text', async () => {
-    expect(secrets.length).toBeGreaterThan(10)
-    const { rows } = await sql<{ row: string }>`
+it('the trail has no secret in its whole text', async () => {
+  expect(secrets.length).toBeGreaterThan(10)
+  const { rows } = await sql<{ row: string }>`
       select a::text || encode(hash, 'hex') as row from admin_acts a`.execute(database.queries)
-    const dump = rows.map(({ row }) => row).join('\n')
-    expect(rows.length).toBeGreaterThan(25)
-    for (const secret of secrets)
-      if (secret !== '') expect(dump.includes(secret) ? secret : null).toBeNull()
-    await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: rows.length })
-  })
+  const dump = rows.map(({ row }) => row).join('\n')
+  expect(rows.length).toBeGreaterThan(25)
+  for (const secret of secrets)
+    if (secret !== '') expect(dump.includes(secret) ? secret : null).toBeNull()
+  await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: rows.length })
 })
 
 /** Routes of the control socket that change nothing, or go on with what was recorded before. */

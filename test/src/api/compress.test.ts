@@ -3,7 +3,7 @@ import { request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import Koa from 'koa'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { COMPRESSED_BYTES_MIN, compressAnswers } from '#src/api/compress.ts'
 import { type RequestState, sendJsonText } from '#src/api/context.ts'
 
@@ -33,42 +33,38 @@ async function ask(path: string, accepted: string | null, method = 'GET') {
   return { headers: reply.headers, body: Buffer.concat(parts) }
 }
 
-describe('a long JSON answer', () => {
-  it.each([
-    ['br', 'br'],
-    ['gzip', 'gzip'],
-    ['gzip;q=0.5, br;q=0.9', 'br'],
-    ['br;q=0, gzip', 'gzip'],
-    ['deflate, gzip', 'gzip'],
-  ])('a long JSON answer to a client that accepts %j is sent as %s', async (accepted, coding) => {
-    const { headers, body } = await ask('/', accepted)
-    expect(headers).toMatchObject({
-      'content-encoding': coding,
-      'content-length': String(body.length),
-      'content-type': 'application/json; charset=utf-8',
-      vary: 'accept-encoding',
-    })
-    expect(body.length).toBeLessThan(LONG.length / 10)
-    expect((coding === 'br' ? brotliDecompressSync(body) : gunzipSync(body)).toString()).toBe(LONG)
+it.each([
+  ['br', 'br'],
+  ['gzip', 'gzip'],
+  ['gzip;q=0.5, br;q=0.9', 'br'],
+  ['br;q=0, gzip', 'gzip'],
+  ['deflate, gzip', 'gzip'],
+])('a long JSON answer to a client that accepts %j is sent as %s', async (accepted, coding) => {
+  const { headers, body } = await ask('/', accepted)
+  expect(headers).toMatchObject({
+    'content-encoding': coding,
+    'content-length': String(body.length),
+    'content-type': 'application/json; charset=utf-8',
+    vary: 'accept-encoding',
   })
-
-  it.each([null, 'identity', 'zstd', 'br;q=0', 'gzip;q=0.1, identity;q=1'])(
-    'a long JSON answer to a client that says %j is sent as it is, and says that it may vary',
-    async (accepted) => {
-      const { headers, body } = await ask('/', accepted)
-      expect(headers['content-encoding']).toBeUndefined()
-      expect(headers.vary).toBe('accept-encoding')
-      expect(body.toString()).toBe(LONG)
-    },
-  )
+  expect(body.length).toBeLessThan(LONG.length / 10)
+  expect((coding === 'br' ? brotliDecompressSync(body) : gunzipSync(body)).toString()).toBe(LONG)
 })
 
-describe('never compressed is', () => {
-  it.each([
-    ['a short answer', '/short', 'GET'],
-    ['an answer to POST', '/', 'POST'],
-    ['a stream', '/stream', 'GET'],
-  ])('the body of %s is never compressed', async (_, path, method) => {
-    expect((await ask(path, 'br, gzip', method)).headers['content-encoding']).toBeUndefined()
-  })
+it.each([null, 'identity', 'zstd', 'br;q=0', 'gzip;q=0.1, identity;q=1'])(
+  'a long JSON answer to a client that says %j is sent as it is, and says that it may vary',
+  async (accepted) => {
+    const { headers, body } = await ask('/', accepted)
+    expect(headers['content-encoding']).toBeUndefined()
+    expect(headers.vary).toBe('accept-encoding')
+    expect(body.toString()).toBe(LONG)
+  },
+)
+
+it.each([
+  ['a short answer', '/short', 'GET'],
+  ['an answer to POST', '/', 'POST'],
+  ['a stream', '/stream', 'GET'],
+])('the body of %s is never compressed', async (_, path, method) => {
+  expect((await ask(path, 'br, gzip', method)).headers['content-encoding']).toBeUndefined()
 })

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { type ConnectionLoad, connectionsMaxOf } from '#src/api/server.ts'
 import { createDescriptorsLook } from '#src/observability/watch-descriptors.ts'
 import { childEnvironment } from '../../support/child-environment.ts'
@@ -51,27 +51,23 @@ const answerAt = (port: number) =>
     () => null,
   )
 
-describe('connections that say nothing', () => {
-  it('silent connections take three quarters of the descriptors at most, and are counted', async () => {
-    const { port, load } = await start()
-    const max = connectionsMaxOf(DESCRIPTORS)
-    await crowd(port, DESCRIPTORS * 2)
-    await expect.poll(async () => (await load()).silent).toBe(max)
-    const { open, descriptors } = await load()
-    expect(open).toBe(max)
-    expect(descriptors).toBeLessThan(DESCRIPTORS)
-  })
+it('silent connections take three quarters of the descriptors at most, and are counted', async () => {
+  const { port, load } = await start()
+  const max = connectionsMaxOf(DESCRIPTORS)
+  await crowd(port, DESCRIPTORS * 2)
+  await expect.poll(async () => (await load()).silent).toBe(max)
+  const { open, descriptors } = await load()
+  expect(open).toBe(max)
+  expect(descriptors).toBeLessThan(DESCRIPTORS)
+})
 
-  it('a server that silent connections leave no descriptor does not end, and serves when they are gone', async () => {
-    const { child, port, load } = await start('100000')
-    const sockets = await crowd(port, DESCRIPTORS * 2)
-    await expect
-      .poll(async () => (await load()).descriptors)
-      .toBeGreaterThanOrEqual(DESCRIPTORS - 2)
-    for (const socket of sockets) socket.destroy()
-    await expect.poll(() => answerAt(port)).toBe('here')
-    expect(child.exitCode).toBeNull()
-  })
+it('a server that silent connections leave no descriptor does not end, and serves when they are gone', async () => {
+  const { child, port, load } = await start('100000')
+  const sockets = await crowd(port, DESCRIPTORS * 2)
+  await expect.poll(async () => (await load()).descriptors).toBeGreaterThanOrEqual(DESCRIPTORS - 2)
+  for (const socket of sockets) socket.destroy()
+  await expect.poll(() => answerAt(port)).toBe('here')
+  expect(child.exitCode).toBeNull()
 })
 
 it('a lack of descriptors is told once in a while, and when there are enough again', async () => {

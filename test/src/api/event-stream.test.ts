@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Router } from '@koa/router'
 import Koa from 'koa'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import type { CallFailure, RequestState } from '#src/api/context.ts'
 import { ApiError, CallerLeftError } from '#src/api/errors.ts'
 import { createEventWriter, type EventWriter, streamEvents } from '#src/api/event-stream.ts'
@@ -104,104 +104,102 @@ async function start(options: { keepAliveMs?: number; drainTimeoutMs?: number } 
   return { connection, ...(await ready.promise), countOpened: () => opened }
 }
 
-describe('createEventWriter', () => {
-  it('an event writer sends the head when it is opened, once', async () => {
-    const { connection, writer, countOpened } = await start()
-    expect(writer.isOpen()).toBe(false)
-    writer.open()
-    writer.open()
-    const head = await connection.until(/\r\n\r\n/)
-    expect(head).toMatch(/^HTTP\/1.1 200/)
-    expect(head).toContain('content-type: text/event-stream; charset=utf-8')
-    expect(head).toContain('cache-control: no-cache')
-    expect(head).toContain('x-accel-buffering: no')
-    expect(countOpened()).toBe(1)
-  })
+it('an event writer sends the head when it is opened, once', async () => {
+  const { connection, writer, countOpened } = await start()
+  expect(writer.isOpen()).toBe(false)
+  writer.open()
+  writer.open()
+  const head = await connection.until(/\r\n\r\n/)
+  expect(head).toMatch(/^HTTP\/1.1 200/)
+  expect(head).toContain('content-type: text/event-stream; charset=utf-8')
+  expect(head).toContain('cache-control: no-cache')
+  expect(head).toContain('x-accel-buffering: no')
+  expect(countOpened()).toBe(1)
+})
 
-  it('an event writer opens itself and sends comments while nothing comes', async () => {
-    const { connection, writer } = await start({ keepAliveMs: 20 })
-    await connection.until(/200 OK[\s\S]*: ping\n\n[\s\S]*: ping\n\n/)
-    await writer.write('data: 1\n\n')
-    writer.end('data: [DONE]\n\n')
-    await connection.until(/0\r\n\r\n$/)
-  })
+it('an event writer opens itself and sends comments while nothing comes', async () => {
+  const { connection, writer } = await start({ keepAliveMs: 20 })
+  await connection.until(/200 OK[\s\S]*: ping\n\n[\s\S]*: ping\n\n/)
+  await writer.write('data: 1\n\n')
+  writer.end('data: [DONE]\n\n')
+  await connection.until(/0\r\n\r\n$/)
+})
 
-  it('an event writer that is closed leaves no timer, and one whose reader caught up neither', async () => {
-    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'setTimeout', 'clearTimeout'] })
-    try {
-      const { connection, writer, response } = await start()
-      writer.open()
-      const listeners = () => ['drain', 'close'].map((name) => response.listenerCount(name))
-      const before = listeners()
-      connection.socket.pause()
-      const writing = writer.write('x'.repeat(4_000_000))
-      connection.socket.resume()
-      await writing
-      expect(listeners()).toEqual(before)
-      await vi.advanceTimersByTimeAsync(60_000)
-      expect(response.destroyed).toBe(false)
-      writer.end('data: [DONE]\n\n')
-      const timers = vi.getTimerCount()
-      writer.close()
-      expect(vi.getTimerCount()).toBe(timers - 1)
-    } finally {
-      vi.useRealTimers()
-    }
-  })
-
-  it('an event writer ends with an error event and no [DONE]', async () => {
-    const { connection, writer } = await start()
-    await writer.write('data: 1\n\n')
-    const error = new ApiError('provider_error', 'broke')
-    writer.end(OPENAI_FACE.errorEvents(error, { requestId: 'req_1', startedAtMs: 0 }, null))
-    const text = await connection.until(/0\r\n\r\n$/)
-    expect(text).toContain('event: error\ndata: {"response":"NOK","error":{"status_code":502,')
-    expect(text).not.toContain('[DONE]')
-  })
-
-  it('an event writer cuts what was not ended, so that half an answer does not look whole', async () => {
-    const { connection, writer } = await start()
-    await writer.write('data: 1\n\n')
-    writer.close()
-    expect(await connection.closed).not.toMatch(/0\r\n\r\n$/)
-  })
-
-  it('an event writer holds back while the reader does not read, and goes on when it does', async () => {
+it('an event writer that is closed leaves no timer, and one whose reader caught up neither', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'setTimeout', 'clearTimeout'] })
+  try {
     const { connection, writer, response } = await start()
+    writer.open()
+    const listeners = () => ['drain', 'close'].map((name) => response.listenerCount(name))
+    const before = listeners()
     connection.socket.pause()
-    let written = 0
-    const writing = (async () => {
-      for (; written < 16; written++) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
-    })()
-    await expect.poll(() => response.writableNeedDrain).toBe(true)
-    expect(written).toBeLessThan(16)
+    const writing = writer.write('x'.repeat(4_000_000))
     connection.socket.resume()
     await writing
-    expect(written).toBe(16)
-  })
+    expect(listeners()).toEqual(before)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(response.destroyed).toBe(false)
+    writer.end('data: [DONE]\n\n')
+    const timers = vi.getTimerCount()
+    writer.close()
+    expect(vi.getTimerCount()).toBe(timers - 1)
+  } finally {
+    vi.useRealTimers()
+  }
+})
 
-  it('an event writer cuts off a reader that does not read for too long', async () => {
-    const { connection, writer } = await start({ drainTimeoutMs: 100, keepAliveMs: 10 })
-    // Tests before this one, in the same worker, may have left theirs.
-    const heldBefore = process.memoryUsage().arrayBuffers
-    connection.socket.pause()
-    const flood = async () => {
-      while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
-    }
-    await expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
-    expect(process.memoryUsage().arrayBuffers - heldBefore).toBeLessThan(200e6)
-  })
+it('an event writer ends with an error event and no [DONE]', async () => {
+  const { connection, writer } = await start()
+  await writer.write('data: 1\n\n')
+  const error = new ApiError('provider_error', 'broke')
+  writer.end(OPENAI_FACE.errorEvents(error, { requestId: 'req_1', startedAtMs: 0 }, null))
+  const text = await connection.until(/0\r\n\r\n$/)
+  expect(text).toContain('event: error\ndata: {"response":"NOK","error":{"status_code":502,')
+  expect(text).not.toContain('[DONE]')
+})
 
-  it('an event writer says that the caller left, also while it waits for room', async () => {
-    const { connection, writer, response } = await start()
-    connection.socket.pause()
-    const flood = async () => {
-      while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
-    }
-    const failure = expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
-    await expect.poll(() => response.writableNeedDrain).toBe(true)
-    connection.socket.destroy()
-    await failure
-    expect(() => writer.end('data: 1\n\n')).toThrow(CallerLeftError)
-  })
+it('an event writer cuts what was not ended, so that half an answer does not look whole', async () => {
+  const { connection, writer } = await start()
+  await writer.write('data: 1\n\n')
+  writer.close()
+  expect(await connection.closed).not.toMatch(/0\r\n\r\n$/)
+})
+
+it('an event writer holds back while the reader does not read, and goes on when it does', async () => {
+  const { connection, writer, response } = await start()
+  connection.socket.pause()
+  let written = 0
+  const writing = (async () => {
+    for (; written < 16; written++) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+  })()
+  await expect.poll(() => response.writableNeedDrain).toBe(true)
+  expect(written).toBeLessThan(16)
+  connection.socket.resume()
+  await writing
+  expect(written).toBe(16)
+})
+
+it('an event writer cuts off a reader that does not read for too long', async () => {
+  const { connection, writer } = await start({ drainTimeoutMs: 100, keepAliveMs: 10 })
+  // Tests before this one, in the same worker, may have left theirs.
+  const heldBefore = process.memoryUsage().arrayBuffers
+  connection.socket.pause()
+  const flood = async () => {
+    while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+  }
+  await expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
+  expect(process.memoryUsage().arrayBuffers - heldBefore).toBeLessThan(200e6)
+})
+
+it('an event writer says that the caller left, also while it waits for room', async () => {
+  const { connection, writer, response } = await start()
+  connection.socket.pause()
+  const flood = async () => {
+    while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+  }
+  const failure = expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
+  await expect.poll(() => response.writableNeedDrain).toBe(true)
+  connection.socket.destroy()
+  await failure
+  expect(() => writer.end('data: 1\n\n')).toThrow(CallerLeftError)
 })

@@ -1,13 +1,9 @@
 import { request } from 'node:http'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { outcomeOf } from '../../support/calls.ts'
-import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { useGateway } from '../../support/gateway.ts'
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-}, GATEWAY_HOOK_TIMEOUT_MS)
-afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+const gateway = await useGateway()
 
 /** Methods of each path, `Allow` as it should be. */
 function methodsByPath(): ReadonlyMap<string, ReadonlySet<string>> {
@@ -24,59 +20,55 @@ const examplePath = (pattern: string) => pattern.replaceAll(/:\w+/g, 'ab')
 
 const allowOf = (reply: Response) => new Set(reply.headers.get('allow')?.split(', '))
 
-describe('every path', () => {
-  it('every path refuses a method that it has not with 405 and says which it has', async () => {
-    const paths = methodsByPath()
-    expect(paths.size).toBeGreaterThan(15)
-    for (const [path, methods] of paths) {
-      const method = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'].find((one) => !methods.has(one))
-      const reply = await fetch(gateway.url + examplePath(path), { method: method ?? 'PATCH' })
-      expect([path, reply.status, allowOf(reply)]).toEqual([path, 405, methods])
-      expect(await outcomeOf(reply)).toEqual([405, 'method_not_allowed'])
-    }
-  })
-
-  it.each(['PROPFIND', 'TRACE', 'QUERY', 'MKCOL'])(
-    'a path answers the method %s, which no path has, with 501',
-    async (method) => {
-      for (const path of ['/', '/v1/models']) expect(await statusOf(method, path)).toBe(501)
-    },
-  )
-
-  it('a path of each kind answers with the headers of every answer, whatever the outcome', async () => {
-    const routes = new Map(gateway.app.routes.map((route) => [route.tag, route]))
-    for (const { method, path } of routes.values()) {
-      const reply = await fetch(gateway.url + examplePath(path), { method })
-      await reply.arrayBuffer()
-      expect([path, Object.fromEntries(reply.headers)]).toEqual([
-        path,
-        expect.objectContaining({
-          'x-request-id': expect.stringMatching(/^req_/),
-          'openai-processing-ms': expect.stringMatching(/^\d+$/),
-          'x-content-type-options': 'nosniff',
-          'content-security-policy': expect.stringContaining("default-src 'none'"),
-          'referrer-policy': 'no-referrer',
-        }),
-      ])
-    }
-  })
+it('every path refuses a method that it has not with 405 and says which it has', async () => {
+  const paths = methodsByPath()
+  expect(paths.size).toBeGreaterThan(15)
+  for (const [path, methods] of paths) {
+    const method = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'].find((one) => !methods.has(one))
+    const reply = await fetch(gateway.url + examplePath(path), { method: method ?? 'PATCH' })
+    expect([path, reply.status, allowOf(reply)]).toEqual([path, 405, methods])
+    expect(await outcomeOf(reply)).toEqual([405, 'method_not_allowed'])
+  }
 })
 
-describe('what is no path', () => {
-  it.each([
-    '*',
-    '/%',
-    '/%zz',
-    '/v1/log/%zz',
-    '/v1/log/%00',
-    '//',
-    '/..',
-    '/v1//models',
-    'http://x/nothing',
-  ])('the invalid target %s is answered in the envelope, without a fault of ours', async (path) => {
-    for (const method of ['GET', 'OPTIONS', 'POST'])
-      expect(await statusOf(method, path)).toBeLessThan(500)
-  })
+it.each(['PROPFIND', 'TRACE', 'QUERY', 'MKCOL'])(
+  'a path answers the method %s, which no path has, with 501',
+  async (method) => {
+    for (const path of ['/', '/v1/models']) expect(await statusOf(method, path)).toBe(501)
+  },
+)
+
+it('a path of each kind answers with the headers of every answer, whatever the outcome', async () => {
+  const routes = new Map(gateway.app.routes.map((route) => [route.tag, route]))
+  for (const { method, path } of routes.values()) {
+    const reply = await fetch(gateway.url + examplePath(path), { method })
+    await reply.arrayBuffer()
+    expect([path, Object.fromEntries(reply.headers)]).toEqual([
+      path,
+      expect.objectContaining({
+        'x-request-id': expect.stringMatching(/^req_/),
+        'openai-processing-ms': expect.stringMatching(/^\d+$/),
+        'x-content-type-options': 'nosniff',
+        'content-security-policy': expect.stringContaining("default-src 'none'"),
+        'referrer-policy': 'no-referrer',
+      }),
+    ])
+  }
+})
+
+it.each([
+  '*',
+  '/%',
+  '/%zz',
+  '/v1/log/%zz',
+  '/v1/log/%00',
+  '//',
+  '/..',
+  '/v1//models',
+  'http://x/nothing',
+])('the invalid target %s is answered in the envelope, without a fault of ours', async (path) => {
+  for (const method of ['GET', 'OPTIONS', 'POST'])
+    expect(await statusOf(method, path)).toBeLessThan(500)
 })
 
 /** For methods and targets that fetch does not send. */

@@ -1,5 +1,5 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { z } from 'zod'
 import { createKey } from '#src/accounts/key-routes.ts'
 import { boundedInteger, schemaOf } from '#src/api/form-schema.ts'
@@ -97,79 +97,70 @@ const VALUES = [
   Array.from({ length: 2_049 }, () => 'a'),
 ]
 
-describe('what is documented is what is validated', () => {
-  it.each<[string, z.ZodType, Readonly<Record<string, unknown>>]>([
-    ['bounded values', BOUNDED, BOUNDED_BASE],
-    ['a chat completion', chatRequest, CHAT_BASE],
-    ['embeddings', embeddingRequest, EMBEDDING_BASE],
-    ['a key', createKey, KEY_BASE],
-    ["a node's hardware", nodeInfo, NODE_BASE],
-  ])(
-    'a schema documents what it validates, at and beyond the bounds of each member: %s',
-    (_, schema, base) => {
-      const json = jsonSchemaOf(schema)
-      const isDocumented = ajv.compile(json)
-      expect(isDocumented(base)).toBe(true)
-      let refusals = 0
-      for (const member of Object.keys(json.properties as object))
-        for (const value of VALUES) {
-          const changed = JSON.parse(JSON.stringify({ ...base, [member]: value }))
-          const { success, error } = schema.safeParse(changed)
-          // What JSON Schema could say of two members together is said in words instead.
-          const isTogether =
-            error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ??
-            false
-          if (isTogether) continue
-          refusals += success ? 0 : 1
-          expect([member, value, isDocumented(changed)]).toEqual([member, value, success])
-        }
-      expect(refusals).toBeGreaterThan(Object.keys(json.properties as object).length * 10)
-    },
-  )
+it.each<[string, z.ZodType, Readonly<Record<string, unknown>>]>([
+  ['bounded values', BOUNDED, BOUNDED_BASE],
+  ['a chat completion', chatRequest, CHAT_BASE],
+  ['embeddings', embeddingRequest, EMBEDDING_BASE],
+  ['a key', createKey, KEY_BASE],
+  ["a node's hardware", nodeInfo, NODE_BASE],
+])(
+  'a schema documents what it validates, at and beyond the bounds of each member: %s',
+  (_, schema, base) => {
+    const json = jsonSchemaOf(schema)
+    const isDocumented = ajv.compile(json)
+    expect(isDocumented(base)).toBe(true)
+    let refusals = 0
+    for (const member of Object.keys(json.properties as object))
+      for (const value of VALUES) {
+        const changed = JSON.parse(JSON.stringify({ ...base, [member]: value }))
+        const { success, error } = schema.safeParse(changed)
+        // What JSON Schema could say of two members together is said in words instead.
+        const isTogether =
+          error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ??
+          false
+        if (isTogether) continue
+        refusals += success ? 0 : 1
+        expect([member, value, isDocumented(changed)]).toEqual([member, value, success])
+      }
+    expect(refusals).toBeGreaterThan(Object.keys(json.properties as object).length * 10)
+  },
+)
 
-  /** With the depth of the member. */
-  const TOGETHER = /Set this only when|^[2-9] Field required|name each scope once|white space alone/
-})
+/** With the depth of the member. */
+const TOGETHER = /Set this only when|^[2-9] Field required|name each scope once|white space alone/
 
-describe('jsonSchemaOf', () => {
-  it('jsonSchemaOf takes what a schema is described as, in whatever it is part of', () => {
-    const schema = described(z.unknown(), () => ({ type: 'string', format: 'colour' }))
-    expect(jsonSchemaOf(z.object({ a: schema.nullish() }))).toEqual({
-      type: 'object',
-      properties: { a: { anyOf: [{ type: 'string', format: 'colour' }, { type: 'null' }] } },
-    })
+it('jsonSchemaOf takes what a schema is described as, in whatever it is part of', () => {
+  const schema = described(z.unknown(), () => ({ type: 'string', format: 'colour' }))
+  expect(jsonSchemaOf(z.object({ a: schema.nullish() }))).toEqual({
+    type: 'object',
+    properties: { a: { anyOf: [{ type: 'string', format: 'colour' }, { type: 'null' }] } },
   })
 })
 
-describe('boundedText', () => {
-  const text = boundedText({ min: 2, max: 4 })
-  const faultOf = (value: unknown) => {
-    const [issue] = text.safeParse(value).error?.issues ?? []
-    return issue?.code === 'custom' ? issue.params?.type : issue?.code
-  }
+const text = boundedText({ min: 2, max: 4 })
+const faultOf = (value: unknown) => {
+  const [issue] = text.safeParse(value).error?.issues ?? []
+  return issue?.code === 'custom' ? issue.params?.type : issue?.code
+}
 
-  it.each(['ab', 'abcd', 'a b', '🦊🦊🦊🦊', 'é\u0301'])(
-    'boundedText takes the text %j',
-    (value) => {
-      expect(text.parse(value)).toBe(value)
-    },
-  )
+it.each(['ab', 'abcd', 'a b', '🦊🦊🦊🦊', 'é\u0301'])('boundedText takes the text %j', (value) => {
+  expect(text.parse(value)).toBe(value)
+})
 
-  it.each([
-    ['', 'string_too_short'],
-    ['a', 'string_too_short'],
-    ['🦊', 'string_too_short'],
-    ['abcde', 'string_too_long'],
-    ['🦊🦊🦊🦊🦊', 'string_too_long'],
-    ['x'.repeat(1_000_000), 'string_too_long'],
-    ['a\0b', 'string_pattern_mismatch'],
-    ['a\nb', 'string_pattern_mismatch'],
-    ['a\u009bb', 'string_pattern_mismatch'],
-    ['a\ud800b', 'string_pattern_mismatch'],
-    ['   ', 'string_pattern_mismatch'],
-    [7, 'invalid_type'],
-    [null, 'invalid_type'],
-  ])('boundedText refuses the text %j: %s', (value, type) => {
-    expect(faultOf(value)).toBe(type)
-  })
+it.each([
+  ['', 'string_too_short'],
+  ['a', 'string_too_short'],
+  ['🦊', 'string_too_short'],
+  ['abcde', 'string_too_long'],
+  ['🦊🦊🦊🦊🦊', 'string_too_long'],
+  ['x'.repeat(1_000_000), 'string_too_long'],
+  ['a\0b', 'string_pattern_mismatch'],
+  ['a\nb', 'string_pattern_mismatch'],
+  ['a\u009bb', 'string_pattern_mismatch'],
+  ['a\ud800b', 'string_pattern_mismatch'],
+  ['   ', 'string_pattern_mismatch'],
+  [7, 'invalid_type'],
+  [null, 'invalid_type'],
+])('boundedText refuses the text %j: %s', (value, type) => {
+  expect(faultOf(value)).toBe(type)
 })

@@ -43,8 +43,8 @@ function route(method: 'GET' | 'POST', path: string, handler: Handle, admission?
   })
 }
 
-const text = (bytes: number) => JSON.stringify('x'.repeat(bytes))
-const long = async () => text(LONG)
+const LONG_TEXT = JSON.stringify('x'.repeat(LONG))
+const long = async () => LONG_TEXT
 const routes = [
   route('GET', '/v1/long', long, places),
   route('POST', '/v1/long', long, places),
@@ -64,7 +64,7 @@ const routes = [
     async ({ context }) => {
       begun = context.res
       await late.promise
-      return text(10)
+      return '"late"'
     },
     places,
   ),
@@ -91,7 +91,7 @@ const routes = [
       }),
     places,
   ),
-  route('GET', '/v1/page', async () => text(LONG), pages),
+  route('GET', '/v1/page', long, pages),
 ]
 
 function open(stallTimeoutMs: number): App {

@@ -1,6 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import { createServer as createSocketServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
@@ -214,22 +213,9 @@ it.each<[string, object]>([
   ['a document that is no base64', { size: 1, root: '00'.repeat(32), document: '*' }],
   ['an empty document', { size: 1, root: '00'.repeat(32), document: '' }],
 ])('attestHead refuses a reply with %s', async (_, reply) => {
-  const client = await startAnswering(reply, 200)
-  await expect(client.attestHead(hash, live())).rejects.toMatchObject({ code: 'protocol' })
+  const at = await listen((socket) => socket.once('data', () => socket.write(replyOf(200, reply))))
+  await expect(clientOf(at).attestHead(hash, live())).rejects.toMatchObject({ code: 'protocol' })
 })
-
-/** A client of something that answers every call with this. */
-async function startAnswering(value: object, status: number) {
-  const folder = await mkdtemp(join(tmpdir(), 'affidavit-answering-'))
-  const socketPath = join(folder, 'enclave.sock')
-  const server = createServer((_, response) => send(response, value, status))
-  await new Promise<void>((resolve) => server.listen(socketPath, resolve))
-  ends.push(async () => {
-    await new Promise((resolve) => server.close(resolve))
-    await rm(folder, { recursive: true, force: true })
-  })
-  return clientOf({ socketPath })
-}
 
 it('a connection for completions is used for the enclave that is expected, and asked about once', async () => {
   const { enclave } = await start()
@@ -259,7 +245,7 @@ it.each([
   ['gives no JSON', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{'],
   ['gives no identity', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'],
   ['gives more than was asked', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP'],
-  ['gives a fault', 'refused', faultReply()],
+  ['gives a fault', 'refused', replyOf(503, { status: 503, code: 'not_ready', message: 'm' })],
   ['gives more than the limit', 'reply_too_large', 'x'.repeat(CONNECTION_REPLY_BYTES_MAX + 1)],
 ])('a connection for completions fails when what listens %s', async (_, code, reply) => {
   const at = await listen((socket) => {
@@ -295,7 +281,7 @@ async function listen(
 ): Promise<{ readonly socketPath: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-connector-'))
   const socketPath = join(folder, 'enclave.sock')
-  const server = createSocketServer((socket) => {
+  const server = createServer((socket) => {
     socket.on('error', () => undefined)
     connected(socket)
   })
@@ -307,7 +293,7 @@ async function listen(
   return { socketPath }
 }
 
-function faultReply(): string {
-  const body = JSON.stringify({ status: 503, code: 'not_ready', message: 'no document' })
-  return `HTTP/1.1 503 No\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+function replyOf(status: number, value: object): string {
+  const body = JSON.stringify(value)
+  return `HTTP/1.1 ${status} X\r\ncontent-length: ${body.length}\r\n\r\n${body}`
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { CallReport, InferenceFacts } from '#src/observability/call-scope.ts'
 import { PROVIDER_LABELS_MAX } from '#src/observability/inference-metrics.ts'
 import { createMeter } from '#src/observability/metrics.ts'
@@ -31,49 +31,45 @@ async function countCalls(
   return (name) => samples.filter((sample) => sample.name === `affidavit_${name}`)
 }
 
-describe('an inference', () => {
-  it('an inference is counted with its provider, family, tokens and time', async () => {
-    const labels = { operation: 'chat', provider: 'openai', model_family: 'gpt' }
-    const facts: InferenceFacts = {
-      operation: 'chat',
-      provider: 'openai',
-      model: 'gpt-5',
-      inputTokens: 12,
-      outputTokens: 30,
-      enclave: { startedAtMs: 1_000, finishedAtMs: 1_750 },
-    }
-    const of = await countCalls([reportOf(facts), reportOf(facts)])
-    expect(of('inferences_total')).toMatchObject([
-      { labels: { ...labels, end: 'whole' }, value: 2 },
-    ])
-    expect(of('tokens_total')).toMatchObject([
-      { labels: { ...labels, direction: 'input' }, value: 24 },
-      { labels: { ...labels, direction: 'output' }, value: 60 },
-    ])
-    expect(of('provider_duration_seconds_sum')).toMatchObject([{ value: 1.5 }])
-  })
-
-  it('an inference that was refused has its error, and the limit that refused it', async () => {
-    const error = { code: 'rate_limit_exceeded', status: 429 }
-    const facts = { operation: 'embeddings', provider: 'upstream', limit: 'tokens' } as const
-    const of = await countCalls([reportOf(facts, { status: 429, error })])
-    expect(of('call_errors_total')).toMatchObject([
-      { labels: { route: '/v1/chat', provider: 'upstream', code: error.code }, value: 1 },
-    ])
-    expect(of('limit_refusals_total')).toMatchObject([
-      { labels: { operation: 'embeddings', limit: 'tokens' }, value: 1 },
-    ])
-  })
-
-  it.each([Number.NaN, -5, 0, Number.POSITIVE_INFINITY])(
-    'an inference of %s stated tokens breaks no counter',
-    async (tokens) => {
-      const of = await countCalls([reportOf({ operation: 'chat', inputTokens: tokens })])
-      for (const { value } of of('tokens_total')) expect(Number.isFinite(value)).toBe(true)
-      expect(of('inferences_total')).toHaveLength(1)
-    },
-  )
+it('an inference is counted with its provider, family, tokens and time', async () => {
+  const labels = { operation: 'chat', provider: 'openai', model_family: 'gpt' }
+  const facts: InferenceFacts = {
+    operation: 'chat',
+    provider: 'openai',
+    model: 'gpt-5',
+    inputTokens: 12,
+    outputTokens: 30,
+    enclave: { startedAtMs: 1_000, finishedAtMs: 1_750 },
+  }
+  const of = await countCalls([reportOf(facts), reportOf(facts)])
+  expect(of('inferences_total')).toMatchObject([{ labels: { ...labels, end: 'whole' }, value: 2 }])
+  expect(of('tokens_total')).toMatchObject([
+    { labels: { ...labels, direction: 'input' }, value: 24 },
+    { labels: { ...labels, direction: 'output' }, value: 60 },
+  ])
+  expect(of('provider_duration_seconds_sum')).toMatchObject([{ value: 1.5 }])
 })
+
+it('an inference that was refused has its error, and the limit that refused it', async () => {
+  const error = { code: 'rate_limit_exceeded', status: 429 }
+  const facts = { operation: 'embeddings', provider: 'upstream', limit: 'tokens' } as const
+  const of = await countCalls([reportOf(facts, { status: 429, error })])
+  expect(of('call_errors_total')).toMatchObject([
+    { labels: { route: '/v1/chat', provider: 'upstream', code: error.code }, value: 1 },
+  ])
+  expect(of('limit_refusals_total')).toMatchObject([
+    { labels: { operation: 'embeddings', limit: 'tokens' }, value: 1 },
+  ])
+})
+
+it.each([Number.NaN, -5, 0, Number.POSITIVE_INFINITY])(
+  'an inference of %s stated tokens breaks no counter',
+  async (tokens) => {
+    const of = await countCalls([reportOf({ operation: 'chat', inputTokens: tokens })])
+    for (const { value } of of('tokens_total')) expect(Number.isFinite(value)).toBe(true)
+    expect(of('inferences_total')).toHaveLength(1)
+  },
+)
 
 it('names of models and providers, however many, make no more series than families and places', async () => {
   const strange = (at: number) => ['gpt-', 'x', 'llama', '"}\n', 'claude/'][at % 5] + 'y'.repeat(at)

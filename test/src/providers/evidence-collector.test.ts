@@ -14,24 +14,22 @@ import { createProviderTurnsStore } from '#src/providers/provider-turns-store.ts
 import type { Database } from '#src/storage/database.ts'
 import {
   type AttestedProviderServer,
-  type ProviderMode,
   startAttestedProvider,
 } from '../../support/collected-provider.ts'
-import { useDatabases } from '../../support/databases.ts'
+import { useDatabase } from '../../support/databases.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import type { BuiltKind } from '../../support/provider-builder/evidence-builder.ts'
 
 const BLOCK = { chainId: 1, number: 17, hash: `0x${'b1'.repeat(32)}` }
 const HOUR_MS = 3_600_000
 
-const databases = await useDatabases()
+const database = await useDatabase()
 const ends: (() => Promise<void>)[] = []
 afterEach(async () => {
   for (const end of ends.splice(0).toReversed()) await end()
 })
 
 async function openStage(kind?: BuiltKind) {
-  const database = await databases.open()
   const server = await startAttestedProvider(kind)
   ends.push(() => server.stop())
   return { database, server, store: createProviderEvidenceStore(database) }
@@ -79,7 +77,7 @@ function collect(
     intervalMs: HOUR_MS,
     timeoutMs: 5_000,
     pauseMinMs: 20,
-    lookMs: 10,
+    lookMs: 40,
     keyLookMs: HOUR_MS,
     fetchRecentBlock: async () => BLOCK,
     onCollected: ({ outcome }) => outcomes.push(outcome),
@@ -102,7 +100,7 @@ function collect(
   return { outcomes, newKeys, lines, looks, stop: () => collector.stop(), provider }
 }
 
-const settled = { timeout: 20_000, interval: 20 }
+const settled = { timeout: 20_000, interval: 40 }
 
 it.each([
   ['tinfoil v3 TDX', 'tinfoil'],
@@ -159,7 +157,7 @@ it('the evidence is collected again before it ends, and by turns of the interval
 
 it('a new key is met between two turns, and its evidence is collected at once', async () => {
   const stage = await openStage()
-  const { outcomes, newKeys, provider } = collect(stage, { keyLookMs: 20 })
+  const { outcomes, newKeys, provider } = collect(stage, { keyLookMs: 50 })
   await expect.poll(() => outcomes, settled).toEqual(['collected'])
   await stage.server.changeKey()
   await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
@@ -172,7 +170,7 @@ it('a new key gets its evidence although the hurried collection met another mach
   const { server, store } = stage
   const first = server.key()
   const { outcomes, newKeys, provider } = collect(stage, {
-    keyLookMs: 20,
+    keyLookMs: 50,
     onNewKey: () => server.swapKey(),
   })
   await expect.poll(() => outcomes, settled).toEqual(['collected'])
@@ -188,27 +186,33 @@ it('a new key gets its evidence although the hurried collection met another mach
   expect(newKeys).toEqual(['tee'])
 })
 
-it.each<[ProviderMode, CollectionOutcome]>([
-  ['hang', 'timeout'],
-  ['flood', 'answer_too_large'],
-  ['redirect', 'refused'],
-  ['other nonce', 'challenge_mismatch'],
-  ['other key', 'key_mismatch'],
-])(
-  'a provider that answers with %s counts as %s, is kept away, and is asked again',
-  async (mode, outcome) => {
-    const stage = await openStage()
+it('a provider that answers with something else is counted by what it did, kept away, and asked again', async () => {
+  const stage = await openStage()
+  stage.server.answer('flood')
+  const { outcomes, provider } = collect(stage, { timeoutMs: 20_000 })
+  for (const [mode, outcome] of [
+    ['flood', 'answer_too_large'],
+    ['redirect', 'refused'],
+    ['other nonce', 'challenge_mismatch'],
+    ['other key', 'key_mismatch'],
+  ] as const) {
     stage.server.answer(mode)
-    const { outcomes, provider } = collect(stage, { timeoutMs: mode === 'hang' ? 1_500 : 20_000 })
-    await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(2)
-    expect(new Set(outcomes)).toEqual(new Set([outcome]))
+    await expect.poll(() => outcomes.at(-1), settled).toBe(outcome)
     expect(await stage.store.findNewest(provider)).toBeNull()
-    expect(await stage.store.listKeys(stage.server.origin)).toHaveLength(1)
-    stage.server.answer('evidence')
-    await expect.poll(() => outcomes.at(-1), settled).toBe('collected')
-    expect(await stage.store.findNewest(provider)).not.toBeNull()
-  },
-)
+  }
+  expect(await stage.store.listKeys(stage.server.origin)).toHaveLength(1)
+  stage.server.answer('evidence')
+  await expect.poll(() => outcomes.at(-1), settled).toBe('collected')
+  expect(await stage.store.findNewest(provider)).not.toBeNull()
+})
+
+it('a provider that does not answer counts as a timeout, and is asked again', async () => {
+  const stage = await openStage()
+  stage.server.answer('hang')
+  const { outcomes, provider } = collect(stage, { timeoutMs: 500 })
+  await expect.poll(() => outcomes.slice(0, 2), settled).toEqual(['timeout', 'timeout'])
+  expect(await stage.store.findNewest(provider)).toBeNull()
+})
 
 it('a certificate of an authority that is not trusted gives no key and no evidence', async () => {
   const stage = await openStage()

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { chooseTiers, findGroup } from '#src/accounts/limits/tiers.ts'
 
 let folder = ''
@@ -18,36 +18,34 @@ async function store(value: unknown): Promise<string> {
 
 const verified = { kind: 'verified', model: 'gpt-4o' } as const
 
-describe('the tiers of a gateway', () => {
-  it('the tiers of a gateway limit nothing in development without a file', async () => {
-    const { standard } = await chooseTiers(null, { isProduction: false })
-    expect(Object.values(findGroup(standard, verified).limits)).toEqual([null, null, null, null])
-  })
+it('the tiers of a gateway limit nothing in development without a file', async () => {
+  const { standard } = await chooseTiers(null, { isProduction: false })
+  expect(Object.values(findGroup(standard, verified).limits)).toEqual([null, null, null, null])
+})
 
-  it('the tiers of a gateway in production are never without limits for want of a file', async () => {
-    const { standard } = await chooseTiers(null, { isProduction: true })
-    expect(findGroup(standard, verified).limits).toEqual({
-      requestsPerMinute: 60,
-      tokensPerMinute: 40_000,
-      requestsPerDay: 33_000,
-      tokensPerDay: 4_000_000,
-    })
+it('the tiers of a gateway in production are never without limits for want of a file', async () => {
+  const { standard } = await chooseTiers(null, { isProduction: true })
+  expect(findGroup(standard, verified).limits).toEqual({
+    requestsPerMinute: 60,
+    tokensPerMinute: 40_000,
+    requestsPerDay: 33_000,
+    tokensPerDay: 4_000_000,
   })
+})
 
-  it('the tiers of a gateway are those of the file', async () => {
-    const file = await store({
-      default_tier: 'a',
-      tiers: { a: { groups: [{ name: 'all', requests_per_day: 7 }] } },
-    })
-    for (const isProduction of [false, true]) {
-      const { standard } = await chooseTiers(file, { isProduction })
-      expect(findGroup(standard, verified).limits.requestsPerDay).toBe(7)
-    }
+it('the tiers of a gateway are those of the file', async () => {
+  const file = await store({
+    default_tier: 'a',
+    tiers: { a: { groups: [{ name: 'all', requests_per_day: 7 }] } },
   })
+  for (const isProduction of [false, true]) {
+    const { standard } = await chooseTiers(file, { isProduction })
+    expect(findGroup(standard, verified).limits.requestsPerDay).toBe(7)
+  }
+})
 
-  it('the tiers file keeps the gateway from starting when it is not there', async () => {
-    await expect(chooseTiers(join(folder, 'none.json'), { isProduction: false })).rejects.toThrow(
-      /RATE_LIMIT_TIERS_FILE .*none\.json cannot be read \(ENOENT\)/,
-    )
-  })
+it('the tiers file keeps the gateway from starting when it is not there', async () => {
+  await expect(chooseTiers(join(folder, 'none.json'), { isProduction: false })).rejects.toThrow(
+    /RATE_LIMIT_TIERS_FILE .*none\.json cannot be read \(ENOENT\)/,
+  )
 })

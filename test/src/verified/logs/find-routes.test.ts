@@ -1,4 +1,4 @@
-import { beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { CHAT_REQUEST, outcomeOf, postChat } from '../../../support/calls.ts'
 import {
   GATEWAY_HOOK_TIMEOUT_MS,
@@ -11,21 +11,17 @@ import { answerWhole } from '../../../support/scripted-enclave.ts'
 const SECRETS = ['a question in private', 'an answer in private']
 const NOTHING = { completion: null, restricted: false, log: null, heads: [], more_heads: false }
 
-let notary: string
-let record: Readonly<Record<string, string>>
-
 const gateway = await useGateway()
-beforeAll(async () => {
-  notary = gateway.enclave.notary
-  gateway.enclave.setScript(answerWhole({ secret: SECRETS[1] ?? '' }))
-  for (const user of [SECRETS[0], 'another']) record = await ask(gateway, user ?? '')
-}, GATEWAY_HOOK_TIMEOUT_MS)
-
+const { notary } = gateway.enclave
 /** A verified completion, as its caller gets it. */
 const ask = async (at: TestGateway, user: string): Promise<Readonly<Record<string, string>>> => {
   const reply = await postChat(at, { ...CHAT_REQUEST, user })
   return (await reply.json()) as Readonly<Record<string, string>>
 }
+gateway.enclave.setScript(answerWhole({ secret: SECRETS[1] ?? '' }))
+await ask(gateway, SECRETS[0] ?? '')
+const record = await ask(gateway, 'another')
+
 /** Without a key. */
 const search = (q: string, at = gateway) => fetch(`${at.url}/v1/find?q=${encodeURIComponent(q)}`)
 const find = async (q: string, at = gateway) => {

@@ -122,41 +122,23 @@ it('a log lists heads that the notary signed, in pages, the last of the size of 
   })
 })
 
-it('a log proves that every receipt is in it, at every size', async () => {
-  for (let size = 1; size <= COUNT; size++)
-    for (let index = 0; index < size; index++) {
-      const proof = await read(`/inclusion?index=${index}&size=${size}`)
-      expect(proof).toMatchObject({
-        notary,
-        index,
-        size,
-        leaf_hash: leafOf(records[index] ?? {}),
-      })
-      verifyInclusion({
-        leafHash: decodeHex(proof.leaf_hash),
-        index,
-        path: proof.path.map(decodeHex),
-        head: { size, root: decodeHex(proof.root) },
-      })
-    }
+it('a log proves that a receipt is in it, and that it only grew', async () => {
+  const [first, second] = await Promise.all(
+    [4, COUNT].map(async (size) => {
+      const { path, ...proof } = await read(`/inclusion?index=2&size=${size}`)
+      const head = { size, root: decodeHex(proof.root) }
+      const leaf_hash = leafOf(records[2] ?? {})
+      expect(proof).toEqual({ notary, index: 2, size, root: proof.root, leaf_hash })
+      const leafHash = decodeHex(leaf_hash)
+      verifyInclusion({ leafHash, index: 2, path: path.map(decodeHex), head })
+      return head
+    }),
+  )
   expect(await read('/inclusion?index=2')).toMatchObject({ size: COUNT, root })
-})
-
-it('a log proves that it only grew, between all sizes', async () => {
-  const roots = [createHash('sha256').digest('hex')]
-  for (let size = 1; size <= COUNT; size++)
-    roots.push((await read(`/inclusion?index=0&size=${size}`)).root)
-  for (let from = 0; from <= COUNT; from++)
-    for (let to = from; to <= COUNT; to++) {
-      const { path, ...rest } = await read(`/consistency?from=${from}&to=${to}`)
-      expect(rest).toEqual({ notary, from, to })
-      const [first, second] = [from, to].map((size) => ({
-        size,
-        root: decodeHex(roots[size] ?? ''),
-      }))
-      if (first && second) verifyConsistency({ first, second, path: path.map(decodeHex) })
-    }
-  expect(await read('/consistency?from=3')).toMatchObject({ to: COUNT })
+  const { path, ...rest } = await read('/consistency?from=4&to=7')
+  expect(rest).toEqual({ notary, from: 4, to: 7 })
+  if (first && second) verifyConsistency({ first, second, path: path.map(decodeHex) })
+  expect(await read('/consistency?from=3')).toMatchObject({ from: 3, to: COUNT })
 })
 
 it('a log gives the hashes of its leaves', async () => {

@@ -1,4 +1,4 @@
-import { beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
@@ -19,20 +19,17 @@ type Page = {
   readonly cursor: string | null
 }
 
-let otherKey: string
 /** Of the calls that were made: `first` … `fifth`, the last by the other account. */
 const hashes: string[] = []
 
 const gateway = await useGateway()
-beforeAll(async () => {
-  gateway.enclave.setScript(answerWhole({}))
-  otherKey = (await gateway.keys.create({ accountName: 'others', name: 'k' })).text
-  for (const [position, user] of ['first', 'second', 'third', 'fourth', 'fifth'].entries()) {
-    const headers = { authorization: `Bearer ${position === 4 ? otherKey : gateway.key}` }
-    const reply = await postChat(gateway, { ...CHAT_REQUEST, user }, { headers })
-    hashes.push(((await reply.json()) as { hash: string }).hash)
-  }
-}, GATEWAY_HOOK_TIMEOUT_MS)
+gateway.enclave.setScript(answerWhole({}))
+const { text: otherKey } = await gateway.keys.create({ accountName: 'others', name: 'k' })
+for (const user of ['first', 'second', 'third', 'fourth', 'fifth']) {
+  const key = user === 'fifth' ? otherKey : gateway.key
+  const reply = await postChat({ ...gateway, key }, { ...CHAT_REQUEST, user })
+  hashes.push(((await reply.json()) as { hash: string }).hash)
+}
 
 const pageOf = async (query: string, of = gateway): Promise<Page> =>
   (await (await getPath(of, VERIFIED_PATH + query)).json()) as Page
@@ -72,10 +69,7 @@ it('the list of the history gives records of the very shape of the interface, wh
 })
 
 it.each([
-  ['?limit=0', ['query.limit']],
-  ['?limit=1001', ['query.limit']],
   ['?limit=x&filter=y', ['query.limit', 'query.filter']],
-  ['?cursor=x', ['query.cursor']],
   ['?cursor=6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11', ['query.cursor']],
 ])('the list of the history refuses %s', async (query, locs) => {
   expect(await outcomeOf(await getPath(gateway, VERIFIED_PATH + query))).toEqual([422, locs])
@@ -123,9 +117,6 @@ const answers = {
   messages: { id: 'msg_1', type: 'message', model: 'demo/echo', stop_reason: 'end_turn' },
 }
 const agents = await useGateway()
-let responses = ''
-let messages = ''
-let chat = ''
 
 const ask = async (path: string, body: object): Promise<string> => {
   const reply = await fetch(`${agents.url}/v1/verified${path}`, {
@@ -142,17 +133,15 @@ const listOf = async (query: string, path = RECORDS) =>
     readonly cursor: string | null
   }
 
-beforeAll(async () => {
-  const script = (answer: object) =>
-    agents.enclave.setScript(({ response, seal }) => send(response, seal({ ...answer })))
-  script(answers.responses)
-  responses = await ask('/responses', { input: 'hello' })
-  script(answers.messages)
-  const asked = { max_tokens: 9, messages: [{ role: 'user', content: 'hello' }] }
-  messages = await ask('/anthropic/messages', asked)
-  agents.enclave.setScript(answerWhole({}))
-  chat = await ask('/chat/completions', { messages: asked.messages })
-}, GATEWAY_HOOK_TIMEOUT_MS)
+const script = (answer: object) =>
+  agents.enclave.setScript(({ response, seal }) => send(response, seal({ ...answer })))
+script(answers.responses)
+const responses = await ask('/responses', { input: 'hello' })
+script(answers.messages)
+const asked = { max_tokens: 9, messages: [{ role: 'user', content: 'hello' }] }
+const messages = await ask('/anthropic/messages', asked)
+agents.enclave.setScript(answerWhole({}))
+const chat = await ask('/chat/completions', { messages: asked.messages })
 
 it('the list of all dialects shows each record with its dialect, in the form of its dialect', async () => {
   const { completions } = await listOf('')
