@@ -1,21 +1,13 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { checkImports, findCircle, listImports, ROOMS, roomOf, targetOf } from './import-rules.ts'
+import { listTracked, readTracked } from './tracked-files.ts'
 
-const root = join(import.meta.dirname, '../..')
-const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
-  cwd: root,
-  encoding: 'utf8',
-})
-  .split('\n')
-  .filter((file) => file !== '')
+const files = listTracked()
 const sources = files.filter((file) =>
   /^(attestation|audit|client|contracts|enclave|migrations|packages|src)\/.*\.tsx?$/.test(file),
 )
-const read = (file: string) => readFileSync(join(root, file), 'utf8')
-const importsOf = new Map(sources.map((file) => [file, listImports(file, read(file))]))
+const importsOf = new Map(sources.map((file) => [file, listImports(file, readTracked(file))]))
 
 function violationsOf(file: string, source: string): readonly string[] {
   return checkImports(file, listImports(file, source)).map(({ rule }) => rule)
@@ -30,10 +22,11 @@ describe('import directions', () => {
   it('an import from another top-level folder uses the name of that folder', () => {
     const topOf = (file: string) => file.split('/', 1)[0]
     // A path out of the folder begins with a step up for each folder: without it, none is parsed.
-    const isFar = (file: string) => read(file).includes('../'.repeat(file.split('/').length - 1))
+    const isFar = (file: string) =>
+      readTracked(file).includes('../'.repeat(file.split('/').length - 1))
     const far = files
       .filter((file) => /^[^/]+\/.*\.tsx?$/.test(file) && isFar(file))
-      .flatMap((file) => listImports(file, read(file)).map((entry) => ({ file, entry })))
+      .flatMap((file) => listImports(file, readTracked(file)).map((entry) => ({ file, entry })))
       .filter(({ entry }) => entry.specifier.startsWith('.'))
       .filter(({ file, entry }) =>
         targetOf(file, entry).some(
@@ -119,7 +112,7 @@ describe('circles', () => {
 })
 
 describe('the rooms', () => {
-  const map = read('src/README.md')
+  const map = readTracked('src/README.md')
   const drawn = [...map.matchAll(/^[├└]─ (\S+)\/ /gm)].map(([, room]) => `src/${room}`)
 
   it('the picture of src/README.md has every room, those above before those below', () => {
@@ -169,7 +162,7 @@ describe('house rules', () => {
     // Pages run in browsers, which have no environment; samples for their readers name it.
     const readers = sources.filter(
       (file) =>
-        /process\.env\b/.test(read(file)) &&
+        /process\.env\b/.test(readTracked(file)) &&
         !file.endsWith('/config.ts') &&
         !/^src\/web\/[^/]+\//.test(file),
     )
@@ -177,12 +170,12 @@ describe('house rules', () => {
   })
 
   it('no source file has over 600 lines, since that is hardly one concept', () => {
-    expect(sources.filter((file) => read(file).split('\n').length > 600)).toEqual([])
+    expect(sources.filter((file) => readTracked(file).split('\n').length > 600)).toEqual([])
   })
 
   it('no comment is over 100 columns wide', () => {
     const long = sources.flatMap((file) =>
-      read(file)
+      readTracked(file)
         .split('\n')
         .filter((line) => line.length > 100 && /^\s*(\/\/|\/?\*)/.test(line))
         .map((line) => `${file}: ${line.trim()}`),
@@ -215,6 +208,8 @@ describe('house rules', () => {
     const texts = files.filter((file) =>
       /\.(tsx?|css|md|json|sol|yml|yaml|sh)$|^\.ci\/run$/.test(file),
     )
-    expect(texts.filter((file) => marks.some((mark) => read(file).includes(mark)))).toEqual([])
+    expect(texts.filter((file) => marks.some((mark) => readTracked(file).includes(mark)))).toEqual(
+      [],
+    )
   })
 })

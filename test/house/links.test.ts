@@ -1,22 +1,13 @@
-import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { findLinkFault, listLinks, withFolders } from './markdown-links.ts'
+import { listTracked, readTracked } from './tracked-files.ts'
 
-const root = join(import.meta.dirname, '../..')
-const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
-  cwd: root,
-  encoding: 'utf8',
-})
-  .split('\n')
-  .filter((file) => file !== '' && existsSync(join(root, file)))
-const read = (path: string) => readFileSync(join(root, path), 'utf8')
+const files = listTracked()
 const pages = files.filter((file) => file.endsWith('.md'))
 
 it('every relative link of every page leads to a file and a heading that exist', () => {
-  const links = pages.flatMap((page) => listLinks(page, read(page)))
-  const repository = { paths: withFolders(files), read }
+  const links = pages.flatMap((page) => listLinks(page, readTracked(page)))
+  const repository = { paths: withFolders(files), read: readTracked }
   const dead = links.flatMap((link) => {
     const fault = findLinkFault(link, repository)
     return fault === null ? [] : [`${link.file}:${link.line}: ${link.target}: ${fault}`]

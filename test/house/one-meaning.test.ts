@@ -1,16 +1,8 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { parseSync } from 'oxc-parser'
 import { expect, it } from 'vitest'
+import { listTracked, readTracked } from './tracked-files.ts'
 
-const root = join(import.meta.dirname, '../..')
-const sources = execFileSync(
-  'git',
-  ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx'],
-  { cwd: root, encoding: 'utf8' },
-)
-  .split('\n')
+const sources = listTracked('*.ts', '*.tsx')
   .filter((file) => /^(?:attestation|audit|client|enclave|src|packages)\//.test(file))
   // Kysely runs the function `up` of each.
   .filter((file) => !/^src\/storage\/migrations\/[^/]+$/.test(file))
@@ -34,7 +26,7 @@ function listDefined(file: string, source: string): readonly string[] {
 it('no exported name has two meanings', () => {
   const filesOf = new Map<string, readonly string[]>()
   for (const file of sources)
-    for (const name of listDefined(file, readFileSync(join(root, file), 'utf8')))
+    for (const name of listDefined(file, readTracked(file)))
       filesOf.set(name, [...(filesOf.get(name) ?? []), file])
   const ambiguous = [...filesOf].filter(([, files]) => files.length > 1)
   expect(filesOf.size).toBeGreaterThan(3_000)

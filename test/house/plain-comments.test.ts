@@ -1,16 +1,17 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { COMMENT_PHRASES, findOddNames, listComments, listOtherComments } from './plain-words.ts'
-import { faultsOf, root, tracked } from './tracked-texts.ts'
+import {
+  COMMENT_PHRASES,
+  faultsOf,
+  findOddNames,
+  listComments,
+  listOtherComments,
+} from './plain-words.ts'
+import { listTracked, readTracked } from './tracked-files.ts'
 
-const sources = tracked.filter((file) => /\.tsx?$/.test(file))
+const sources = listTracked('*.ts', '*.tsx')
 
 it('every comment is in plain words', () => {
-  const comments = sources.flatMap((file) =>
-    listComments(file, readFileSync(join(root, file), 'utf8')),
-  )
+  const comments = sources.flatMap((file) => listComments(file, readTracked(file)))
   expect(comments.length).toBeGreaterThan(10_000)
   expect(faultsOf(comments, COMMENT_PHRASES)).toEqual([])
 })
@@ -22,20 +23,10 @@ const WITH_COMMENTS =
 const NOT_REWRITTEN = ['contracts/Affidavit.sol']
 
 it('every comment of a service, an image, a manifest or a style sheet is in plain words', () => {
-  const others = execFileSync(
-    'git',
-    ['ls-files', '.ci', 'client', 'contracts', 'deploy', 'enclave', 'src'],
-    {
-      cwd: root,
-      encoding: 'utf8',
-    },
-  )
-    .split('\n')
+  const others = listTracked('.ci', 'client', 'contracts', 'deploy', 'enclave', 'src')
     .filter((file) => WITH_COMMENTS.test(file))
     .filter((file) => !NOT_REWRITTEN.includes(file))
-  const comments = others.flatMap((file) =>
-    listOtherComments(file, readFileSync(join(root, file), 'utf8')),
-  )
+  const comments = others.flatMap((file) => listOtherComments(file, readTracked(file)))
   expect(comments.length).toBeGreaterThan(150)
   expect(faultsOf(comments, COMMENT_PHRASES)).toEqual([])
 })
@@ -44,7 +35,7 @@ it('every comment of a service, an image, a manifest or a style sheet is in plai
 const ON_THE_WIRE = ['tells_completion']
 
 it('no name in code has a word that the field has a term for', () => {
-  const odd = sources.flatMap((file) => findOddNames(file, readFileSync(join(root, file), 'utf8')))
+  const odd = sources.flatMap((file) => findOddNames(file, readTracked(file)))
   const isKept = (fault: string): boolean =>
     ON_THE_WIRE.some((name) => fault.startsWith(`${name}:`)) ||
     // A member more, in the data of tests, and the runner's own reason of a skip.

@@ -1,17 +1,8 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { parseSync, Visitor } from 'oxc-parser'
 import { expect, it } from 'vitest'
+import { listTracked, readTracked } from './tracked-files.ts'
 
-const root = join(import.meta.dirname, '../..')
-const sources = execFileSync(
-  'git',
-  ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx'],
-  { cwd: root, encoding: 'utf8' },
-)
-  .split('\n')
-  .filter((file) => file !== '')
+const sources = listTracked('*.ts', '*.tsx')
 
 /** A source without any of these need not be parsed. */
 const MAYBE_ODD = /\.\.\.\s*[[{]|\bso\b\s*[:=,)}]/
@@ -45,7 +36,7 @@ function findOddSyntax(file: string, source: string): readonly string[] {
 }
 
 it('no literal is spread into another for its layout, and no value is named `so`', () => {
-  const odd = sources.flatMap((file) => findOddSyntax(file, readFileSync(join(root, file), 'utf8')))
+  const odd = sources.flatMap((file) => findOddSyntax(file, readTracked(file)))
   expect(sources.length).toBeGreaterThan(1_000)
   expect(odd).toEqual([])
 })

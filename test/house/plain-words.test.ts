@@ -1,18 +1,24 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { COMMENT_PHRASES, findPhrases, listTexts, PHRASES, READ_BY_USERS } from './plain-words.ts'
-import { faultsOf, root, tracked } from './tracked-texts.ts'
+import {
+  COMMENT_PHRASES,
+  faultsOf,
+  findPhrases,
+  listTexts,
+  PHRASES,
+  READ_BY_USERS,
+} from './plain-words.ts'
+import { listTracked, readTracked } from './tracked-files.ts'
 
 const isIn = (file: string, paths: readonly string[]): boolean =>
   paths.some((path) => file === path || file.startsWith(`${path}/`))
+const tracked = listTracked('*.ts', '*.tsx', '*.md')
 const files = tracked
   .filter((file) => isIn(file, READ_BY_USERS))
   // The READMEs of rooms are for developers.
   .filter((file) => !file.endsWith('/README.md'))
 
 it('every text that users read is in plain words', () => {
-  const texts = files.flatMap((file) => listTexts(file, readFileSync(join(root, file), 'utf8')))
+  const texts = files.flatMap((file) => listTexts(file, readTracked(file)))
   expect(texts.length).toBeGreaterThan(3_000)
   expect(faultsOf(texts, PHRASES)).toEqual([])
 })
@@ -21,7 +27,7 @@ it('the change log, and what developers read, is in plain words', () => {
   const pages = tracked.filter((file) =>
     /(?:README|CHANGELOG|CONTRIBUTING|SECURITY)\.md$/.test(file),
   )
-  const texts = pages.flatMap((file) => listTexts(file, readFileSync(join(root, file), 'utf8')))
+  const texts = pages.flatMap((file) => listTexts(file, readTracked(file)))
   expect(texts.length).toBeGreaterThan(1_000)
   expect(faultsOf(texts, COMMENT_PHRASES)).toEqual([])
 })
@@ -30,7 +36,7 @@ it('the change log, and what developers read, is in plain words', () => {
 const CASE_NAMES = /an error that says nothing|a document is no unique key|a root nobody pinned/
 
 it('what the conformance cases are about is in plain words', () => {
-  const text = readFileSync(join(root, 'test/vectors/manifest.json'), 'utf8')
+  const text = readTracked('test/vectors/manifest.json')
   const { cases } = JSON.parse(text) as { readonly cases: readonly { readonly about: string }[] }
   const faults = cases.flatMap(({ about }) =>
     findPhrases(about.replace(CASE_NAMES, '…'), COMMENT_PHRASES).map(

@@ -202,6 +202,18 @@ export function findPhrases(
   })
 }
 
+/** A line for each phrase in these texts. */
+export function faultsOf(
+  texts: readonly UserText[],
+  phrases: readonly Phrase[],
+): readonly string[] {
+  return texts.flatMap(({ file, line, text }) =>
+    findPhrases(text, phrases).map(
+      ({ phrase, said }) => `${file}:${line}: "${said}", better: ${phrase.instead}: ${text}`,
+    ),
+  )
+}
+
 /** One pattern for all phrases: most texts have none of them. */
 function anyOf(phrases: readonly Phrase[]): RegExp {
   const known = PATTERNS.get(phrases)

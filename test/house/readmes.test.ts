@@ -1,7 +1,7 @@
-import { execFileSync } from 'node:child_process'
-import { existsSync, globSync, readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { listTracked, readTracked } from './tracked-files.ts'
 
 const root = join(import.meta.dirname, '../..')
 
@@ -24,14 +24,8 @@ function countWords(page: string): number {
 }
 
 describe('READMEs', () => {
-  const readmes = execFileSync(
-    'git',
-    ['ls-files', '--cached', '--others', '--exclude-standard', 'README.md', '*/README.md'],
-    { cwd: root, encoding: 'utf8' },
-  )
-    .split('\n')
-    .filter((file) => file !== '' && existsSync(join(root, file)))
-  const wordsOf = (file: string) => countWords(readFileSync(join(root, file), 'utf8'))
+  const readmes = listTracked('README.md', '*/README.md')
+  const wordsOf = (file: string) => countWords(readTracked(file))
 
   it(`every README has at most ${WORDS_MAX} words, except those with a named reason`, () => {
     const long = readmes.filter((file) => wordsOf(file) > WORDS_MAX)

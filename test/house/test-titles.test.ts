@@ -1,20 +1,11 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { findTitleFault, listTitles } from './test-titles.ts'
+import { listTracked, readTracked } from './tracked-files.ts'
 
-const root = join(import.meta.dirname, '../..')
-const files = execFileSync(
-  'git',
-  ['ls-files', '--cached', '--others', '--exclude-standard', '*.test.ts', '*.test.tsx'],
-  { cwd: root, encoding: 'utf8' },
-)
-  .split('\n')
-  .filter((file) => file !== '')
+const files = listTracked('*.test.ts', '*.test.tsx')
 
 it('every title of a test is a whole sentence with its subject', () => {
-  const titles = files.flatMap((file) => listTitles(file, readFileSync(join(root, file), 'utf8')))
+  const titles = files.flatMap((file) => listTitles(file, readTracked(file)))
   const faults = titles.flatMap(({ file, line, text }) => {
     const fault = findTitleFault(text)
     return fault === null ? [] : [`${file}:${line}: "${text}": ${fault}`]
