@@ -413,7 +413,7 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
 
 /** Seals as the gateway `id` would, which takes the key that all have. */
 const sealerOf = (id: string) => createMessageSealer({ key: BUS_KEY, id, now: Date.now })
-const wordsOf = (value: object) => Buffer.from(JSON.stringify(value))
+const wordsOf = (value: unknown) => Buffer.from(JSON.stringify(value))
 
 /** The channels that gateways report to `gateway`, as a tally of so many frames sent on each. */
 async function channelNames(prefix: string, gateway: string) {
