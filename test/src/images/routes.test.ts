@@ -389,7 +389,7 @@ it('readers that take nothing hold a bounded number of images open', async () =>
     }),
   )
   const statusOf = () => fetch(gateway.url + path, { method: 'HEAD' }).then((got) => got.status)
-  await expect.poll(statusOf).toBe(503)
+  await expect.poll(statusOf, { interval: 100 }).toBe(503)
   for (const reader of readers) reader.destroy()
   await expect.poll(statusOf).toBe(200)
 })
