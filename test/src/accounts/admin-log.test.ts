@@ -9,10 +9,10 @@ const OPERATOR = { who: 'operator (uid 7)', accountId: null, from: 'command line
 const EVERYTHING = { before: null, kind: null, since: null, until: null, limit: 1_000 }
 const AT = 1_790_000_000
 
-/** A log with the acts a, b and c of the kind `open`, and d of the kind `close`. */
 const databases = await useDatabases()
 const database = await databases.open()
 const openLog = (on: Pick<Database, 'queries'>) => createAdminLog(on, () => AT * 1000)
+/** A log with the acts a, b and c of the kind `open`, and d of the kind `close`. */
 const first = openLog(database)
 for (const target of ['a', 'b', 'c']) await first.append(OPERATOR, { kind: 'open', target })
 await first.append(OPERATOR, { kind: 'close', target: 'd' })
