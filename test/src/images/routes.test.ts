@@ -132,7 +132,9 @@ const partsOf = (parts: Parts) =>
   Object.entries({ image: pngOf(32), ...request, ...parts }).flatMap(([name, value]) =>
     value === undefined
       ? []
-      : [{ name, filename: value instanceof Buffer ? name : null, bytes: Buffer.from(value) }],
+      : typeof value === 'string'
+        ? [{ name, filename: null, bytes: Buffer.from(value) }]
+        : [{ name, filename: name, bytes: value }],
   )
 
 function faultsIn(parse: () => unknown): unknown {
