@@ -161,9 +161,33 @@ describe('a clock that is set wrong', () => {
   })
 })
 
-describe('a log that is full', () => {})
+describe('a log that is full', () => {
+  it('a log that is full ends calls in an error before the provider is asked', async () => {
+    await start({ limits: { pendingBytesMax: 2 ** 20 } })
+    expectRefusal(await ask({ content: 'x'.repeat(2 ** 20) }), { status: 503, code: 'log_full' })
+    expect(provider.requests).toHaveLength(0)
+    expect(await countRecords()).toBe(0)
+    expect((await ask()).status).toBe(200)
+  })
+})
 
-describe('the network of an enclave', () => {})
+describe('the network of an enclave', () => {
+  it('an enclave reaches only the hosts of its table, and follows no redirect elsewhere', async () => {
+    const elsewhere = await startHostileProvider({ answer: hello })
+    stops.push(() => elsewhere.close())
+    await start()
+    for (const status of [301, 302, 307, 308]) {
+      script = () => [
+        send(wholeAnswer({ status, headers: { location: `${elsewhere.origin}/chat` }, body: '' })),
+      ]
+      const answer = await ask()
+      expect(answer.status).toBeGreaterThanOrEqual(400)
+      expect(answer.text).not.toContain('signature')
+    }
+    expect(elsewhere.countConnections()).toBe(0)
+    expect(await countRecords()).toBe(0)
+  })
+})
 
 describe('an enclave that ends in the middle of a call', () => {
   it('an enclave that dies in a call leaves its caller an error without a proof, and the next enclave serves', async () => {

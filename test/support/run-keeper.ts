@@ -65,7 +65,6 @@ const CLUSTER = {
   max_connections: '500',
   autovacuum: 'off',
   full_page_writes: 'off',
-  synchronous_commit: 'off',
   jit: 'off',
 }
 

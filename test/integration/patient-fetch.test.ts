@@ -11,7 +11,10 @@ let server: Server
 let url: string
 let usual: object | undefined
 
-/** Its answers take longer than the limit that the tests give to Node's own `fetch`. */
+/**
+ * Its answers take longer than the limit that the tests give to Node's own `fetch`. This file has a
+ * process of its own: where undici is loaded first, its dispatcher takes the place of Node's.
+ */
 beforeEach(async () => {
   server = createServer((request, response) => {
     request.resume()
