@@ -38,7 +38,7 @@ it('parseStrictJson reads strings with every kind of escape as JSON.parse does',
       const text = `"${pieces.join('')}"`
       expect(parse(text)).toBe(JSON.parse(text))
     }),
-    { numRuns: 400 },
+    { numRuns: 200 },
   )
 })
 
@@ -55,7 +55,7 @@ it('parseStrictJson accepts no text that JSON.parse refuses and calls no valid J
       if (actual.error instanceof JsonError && actual.error.code === 'syntax')
         expect('error' in expected).toBe(true)
     }),
-    { numRuns: 400 },
+    { numRuns: 200 },
   )
 })
 
@@ -162,7 +162,7 @@ it('an integer is accepted exactly when a double holds every integer up to it', 
       const isSafe = integer >= -(2n ** 53n - 1n) && integer <= 2n ** 53n - 1n
       expect('value' in attempt(() => parse(String(integer)))).toBe(isSafe)
     }),
-    { numRuns: 400 },
+    { numRuns: 200 },
   )
 })
 

@@ -1,11 +1,7 @@
 import { expect, it } from 'vitest'
-import { AT_ONCE_MS, FAR_OFF_MS } from '../../support/at-once.ts'
-import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
-import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, useGateway } from '../../support/gateway.ts'
-import { startPostgres } from '../../support/postgres.ts'
+import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { useGateway } from '../../support/gateway.ts'
 import { connectRaw } from '../../support/raw-http.ts'
-import { answerWhole } from '../../support/scripted-enclave.ts'
-import { until } from '../../support/until.ts'
 
 const gateway = await useGateway()
 
@@ -122,101 +118,3 @@ it('every answer is logged in one line, without what was said', async () => {
   expect(gateway.logLines[before]).not.toContain('marmalade')
   expect(gateway.logLines[before]).not.toContain(gateway.key)
 })
-
-it('a server that closes lets a call that is under way finish, and takes no other', async () => {
-  const closing = await startGateway({ settings: { shutdownGraceMs: FAR_OFF_MS } })
-  const goOn = Promise.withResolvers<void>()
-  closing.enclave.setScript(async (call) => {
-    await goOn.promise
-    await answerWhole({})(call)
-  })
-  const [idle, busy] = [await connectRaw(closing.port), await connectRaw(closing.port)]
-  idle.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
-  await idle.until(/Affidavit/)
-  const reply = postChat(closing, CHAT_REQUEST)
-  await expect.poll(() => closing.enclave.calls).toHaveLength(1)
-  // The server has read half of the second request when it answers the first.
-  busy.write('GET / HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\n')
-  await busy.until(/Affidavit/)
-  const closed = closing.app.close()
-  await idle.closed
-  busy.write('\r\n')
-  expect(await busy.closed).toMatch(/HTTP\/1.1 503 [\s\S]*connection: close[\s\S]*"shutting_down"/)
-  await expect(fetch(`${closing.url}/`)).rejects.toThrow()
-  goOn.resolve()
-  expect((await reply).status).toBe(200)
-  await closed
-  await closing.stop()
-})
-
-it('a server that closes ends calls that take too long, also those whose callers left, and says so', async () => {
-  const closing = await startGateway({ settings: { shutdownGraceMs: 200 } })
-  const { calls } = closing.enclave
-  let leave: (() => void) | null = null
-  closing.enclave.setScript(({ response, body }) => {
-    if (JSON.parse(body.toString()).stream) {
-      response.writeHead(200, { 'content-type': 'text/event-stream' })
-      response.write('data: {"a":1}\n\n')
-    }
-    leave?.()
-  })
-  const reply = postChat(closing, CHAT_REQUEST)
-  const streaming = await postChat(closing, { ...CHAT_REQUEST, stream: true })
-  await expect.poll(() => calls).toHaveLength(2)
-  for (const stream of [false, true]) {
-    const leaving = new AbortController()
-    leave = () => leaving.abort()
-    const init = { headers: { 'idempotency-key': `${stream}` }, signal: leaving.signal }
-    await postChat(closing, { ...CHAT_REQUEST, stream }, init).catch(() => null)
-    await expect.poll(() => closing.logLines.at(-1)).toContain('"isWhole":false')
-  }
-  const startedAtMs = performance.now()
-  const closed = closing.app.close()
-  expect(await outcomeOf(await reply)).toEqual([503, 'shutting_down'])
-  const text = await streaming.text()
-  expect(text).toContain('data: {"a":1}\n\nevent: error\ndata: {"response":"NOK"')
-  expect(text).toContain('shutting_down')
-  await closed
-  expect(calls).toHaveLength(4)
-  await Promise.all(calls.map(({ left }) => left))
-  expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
-  // Another server has that port.
-  const taken = closing.app.listen({ host: '127.0.0.1', port: gateway.port })
-  await expect(taken).rejects.toMatchObject({ code: 'EADDRINUSE' })
-  await closing.stop()
-})
-
-it(
-  'routes answer 503 while Postgres is away, with the time of the next try and nothing else, and serve once it is back',
-  async () => {
-    const fixedKey = 'a key of the development'.replaceAll(' ', '-')
-    const postgres = await startPostgres()
-    const away = await startGateway({ postgres, fixedKey })
-    const get = (path: string) => getPath({ ...away, key: fixedKey }, path)
-    await postgres.kill()
-    // Backends outlive the killed server for a moment, and still answer.
-    const isAway = async () => (await get('/v1/network/stats')).status === 503
-    await until('Postgres is away', isAway)
-    const paths = ['/v1/log', VERIFIED_PATH, '/v1/dashboard/keys', '/v1/network/stats']
-    // Connections of the pool may still be about to break: a query that fails on them has the
-    // same answer.
-    for (const path of [...paths, ...paths, ...paths]) {
-      const reply = await get(path)
-      expect([path, reply.status, reply.headers.get('retry-after')]).toEqual([path, 503, '1'])
-      const { error } = JSON.parse(await reply.text())
-      expect(error.code).toBe('not_ready')
-      expect(error.message).not.toMatch(/ECONN|terminated|127\.0\.0\.1/)
-    }
-    expect(away.logLines.join()).not.toContain('unexpected error')
-    const cause = expect.objectContaining({ code: 'ECONNREFUSED' })
-    expect(away.logLines.map((line) => JSON.parse(line).err)).toContainEqual(
-      expect.objectContaining({ type: 'DatabaseAwayError', cause }),
-    )
-    await postgres.restart()
-    for (const path of paths)
-      await expect.poll(async () => [path, (await get(path)).status]).toEqual([path, 200])
-    await away.stop().catch(() => {})
-    await postgres.stop()
-  },
-  GATEWAY_HOOK_TIMEOUT_MS,
-)

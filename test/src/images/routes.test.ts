@@ -8,6 +8,7 @@ import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { ValidationError } from '#src/api/errors.ts'
+import type { FormPart } from '#src/api/form-body.ts'
 import { PIPELINED_MAX } from '#src/api/server.ts'
 import { createEndpointSource } from '#src/images/endpoint-source.ts'
 import { readImageFacts } from '#src/images/image-facts.ts'
@@ -129,7 +130,7 @@ type Parts = Readonly<Record<string, string | Buffer | undefined>>
 
 /** The parts of a form to change an image, with other or further ones. */
 const partsOf = (parts: Parts) =>
-  Object.entries({ image: pngOf(32), ...request, ...parts }).flatMap(([name, value]) =>
+  Object.entries({ image: pngOf(32), ...request, ...parts }).flatMap<FormPart>(([name, value]) =>
     value === undefined
       ? []
       : typeof value === 'string'
