@@ -1,7 +1,5 @@
-import { type EventEmitter, getEventListeners } from 'node:events'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { expect } from 'vitest'
 
 const ROOT = path.join(import.meta.dirname, '../..')
 
@@ -64,15 +62,4 @@ function lineOf({ stack = '' }: Error): readonly string[] {
   const file = path.relative(ROOT, place.startsWith('file:') ? fileURLToPath(place) : place)
   const isOfProduct = /^(attestation|audit|client|enclave|packages|src)\//.test(file)
   return isOfProduct && !(file in OF_THE_PROCESS) ? [`${file}:${at}`] : []
-}
-
-/** Expects that a call left no listener at what outlives it: signals, sockets, stores. */
-export async function expectNoListeners(
-  owner: AbortSignal | EventEmitter,
-  ...events: readonly string[]
-): Promise<void> {
-  const names = owner instanceof AbortSignal ? ['abort'] : events
-  await expect
-    .poll(() => names.filter((name) => getEventListeners(owner, name).length > 0))
-    .toEqual([])
 }
