@@ -132,8 +132,10 @@ describe('a newer release list', () => {
       await expect.poll(posts).toBe(1)
       const updated = affidavit.updateReleases(revoked())
       gate.resolve()
-      await expect(answered).rejects.toMatchObject({ code: 'unknown_notary' })
-      await expect(updated).rejects.toMatchObject({ code: 'no_notary' })
+      await Promise.all([
+        expect(answered).rejects.toMatchObject({ code: 'unknown_notary' }),
+        expect(updated).rejects.toMatchObject({ code: 'no_notary' }),
+      ])
       expect(affidavit.proofs.latest).toBeUndefined()
     },
   )
