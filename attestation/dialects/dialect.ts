@@ -24,6 +24,8 @@ export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 export type StreamReader = {
   /** True after `read` has returned the last event. */
   readonly isEnded: boolean
+  /** The events that are held, or wait for others. Their memory is measured. */
+  readonly waiting: unknown
   /** True for the type of an event that ends a stream. */
   isLast(type: string): boolean
   /**

@@ -15,12 +15,10 @@ import {
 } from './call-request.ts'
 import { type DialectEvent, PROOF_MEMBER, type StreamReader, withoutProof } from './dialect.ts'
 import { type DialectName, dialectNamed } from './dialect-names.ts'
-import { readWholeMessage } from './messages/answer.ts'
-import { MessagesReader } from './messages/read-stream.ts'
+import { eventsOfMessage, MessagesReader, readWholeMessage } from './messages/read-stream.ts'
 import { findHiddenInMessages } from './messages/request.ts'
 import type { RefusedMember } from './refused-member.ts'
-import { readWholeResponse } from './responses/answer.ts'
-import { ResponsesReader } from './responses/read-stream.ts'
+import { eventsOfResponse, ResponsesReader, readWholeResponse } from './responses/read-stream.ts'
 import { findHiddenInResponses } from './responses/request.ts'
 import type { OnToolInput } from './tool-input.ts'
 import { type TokenUsage, usageOf } from './usage.ts'
@@ -61,7 +59,10 @@ export type Dialect = {
 export type EventDialect = Dialect & {
   /** Leaves out the proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
-  openStream(onInput?: OnToolInput): StreamReader
+  /** The shortest stream of a whole answer. A reader writes out all its events. */
+  eventsOf(answer: JsonObject): readonly JsonObject[]
+  /** `mayHold`: false for a stream that an enclave gave out, whose events are complete. */
+  openStream(onInput?: OnToolInput, mayHold?: boolean): StreamReader
   /**
    * The member that holds the proof in the last event's data. Null if the data hold it directly.
    */
@@ -82,7 +83,7 @@ const CHAT: Dialect = {
   usageOf: (response) => usageOf('chat', response),
 }
 
-type EventPart = 'findHidden' | 'readAnswer' | 'openStream' | 'proofIn' | 'endStream'
+type EventPart = 'findHidden' | 'readAnswer' | 'eventsOf' | 'openStream' | 'proofIn' | 'endStream'
 
 function eventDialect<Name extends DialectName>(
   name: Name,
@@ -109,7 +110,8 @@ export const EVENT_DIALECTS = {
   responses: eventDialect('responses', {
     findHidden: findHiddenInResponses,
     readAnswer: readWholeResponse,
-    openStream: () => new ResponsesReader(),
+    eventsOf: eventsOfResponse,
+    openStream: (_, mayHold) => new ResponsesReader(mayHold),
     proofIn: 'response',
     // The last event has only these members, in the order of canonical JSON.
     endStream: (data, members) => {
@@ -120,7 +122,8 @@ export const EVENT_DIALECTS = {
   messages: eventDialect('messages', {
     findHidden: findHiddenInMessages,
     readAnswer: readWholeMessage,
-    openStream: (onInput) => new MessagesReader(onInput),
+    eventsOf: eventsOfMessage,
+    openStream: (onInput, mayHold) => new MessagesReader(onInput, mayHold),
     proofIn: null,
     endStream: (data, members) => `event: message_stop\ndata: ${addProofMember(data, members)}\n\n`,
   }),

@@ -45,7 +45,7 @@ export function readKeptStream(name: DialectName, events: readonly DialectEvent[
 
 /** Does the same as readKeptStream for events that arrive one after another. */
 export function openKeptStream(dialect: EventDialect, onInput?: OnToolInput): KeptStreamReader {
-  const reader = dialect.openStream(onInput)
+  const reader = dialect.openStream(onInput, false)
   const hash = sha256.create()
   let last: DialectEvent | null = null
   return {

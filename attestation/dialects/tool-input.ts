@@ -1,20 +1,27 @@
 import { encodeUtf8 } from '../bytes.ts'
 import { JsonError } from '../json/json-error.ts'
-import { parseStrictJson } from '../json/parse-strict.ts'
+import { parseAnyNumbers, parseStrictJson } from '../json/parse-strict.ts'
 import { isJsonObject, type JsonObject } from '../json/value.ts'
+import { orNull } from '../or-null.ts'
 import { refuse } from './dialect.ts'
 
 /** Gets the text of a tool's input before a StreamReader parses it. Throws to refuse the input. */
 export type OnToolInput = (text: string) => void
 
 /**
- * Parses the text of a tool's input, a JSON object. Throws FormatError `invalid_tool_input` for any
- * other text: readers would show different tool calls.
+ * Reads the text of a tool's input. Returns `cut` for a text that is not JSON, since the limit of
+ * tokens may have ended it: readers then show the text or nothing. Returns `blank` for a text
+ * without a value, `text` for an object with a number that canonical JSON does not keep, otherwise
+ * the object. Throws FormatError `invalid_tool_input` for JSON that readers understand differently,
+ * or that is no object.
  */
-export function parseToolInput(text: string): JsonObject {
+export function readToolInput(text: string): JsonObject | 'blank' | 'cut' | 'text' {
+  if (text.trim() === '') return 'blank'
+  if (orNull(() => [JSON.parse(text)], SyntaxError) === null) return 'cut'
+  const bytes = encodeUtf8(text)
   try {
-    const input = parseStrictJson(encodeUtf8(text))
-    if (isJsonObject(input)) return input
+    if (isJsonObject(parseAnyNumbers(bytes)))
+      return (orNull(() => parseStrictJson(bytes), JsonError) as JsonObject | null) ?? 'text'
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
   }

@@ -49,12 +49,22 @@ export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
  * fraction is rounded to the nearest double.
  */
 export function parseStrictJson(bytes: Uint8Array): Json {
-  return new JsonReader({
-    text: decodeUtf8(bytes),
-    depthMax: JSON_DEPTH_MAX,
-    sizeMax: { containers: JSON_CONTAINERS_MAX, members: JSON_MEMBERS_MAX, items: JSON_ITEMS_MAX },
-    numberFault: requestNumberFault,
-  }).read()
+  return parseRequest(bytes, requestNumberFault)
+}
+
+/** Parses as parseStrictJson does, but accepts each number: it becomes the nearest double. */
+export function parseAnyNumbers(bytes: Uint8Array): Json {
+  return parseRequest(bytes, () => null)
+}
+
+function parseRequest(bytes: Uint8Array, numberFault: typeof requestNumberFault): Json {
+  const sizeMax = {
+    containers: JSON_CONTAINERS_MAX,
+    members: JSON_MEMBERS_MAX,
+    items: JSON_ITEMS_MAX,
+  }
+  const text = decodeUtf8(bytes)
+  return new JsonReader({ text, depthMax: JSON_DEPTH_MAX, sizeMax, numberFault }).read()
 }
 
 /**

@@ -25,7 +25,7 @@ export class EventStream implements AnswerStream {
   }
 
   get assembly(): unknown {
-    return this.reader.response()
+    return [this.reader.response(), this.reader.waiting]
   }
 
   read({ event, data }: ServerEvent): void {

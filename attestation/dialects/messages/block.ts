@@ -1,7 +1,7 @@
 import { canonicalizeJson } from '../../json/canonical.ts'
-import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import { isJsonArray, type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { addId, isEmpty, isSame, listIn, objectIn, refuse, textIn } from '../dialect.ts'
-import { type OnToolInput, parseToolInput } from '../tool-input.ts'
+import { type OnToolInput, readToolInput } from '../tool-input.ts'
 
 type Add = (block: OpenBlock, delta: JsonObject) => void
 
@@ -9,10 +9,14 @@ type BlockRule = {
   /** Members that deltas fill, with their values at the start of the block. */
   readonly empty: JsonObject
   readonly deltas: Readonly<Record<string, Add>>
+  /** The deltas for what the start of a block already has. */
+  readonly early: (start: JsonObject) => readonly JsonObject[]
 }
 
 /** The open block of one stream's message. Changed in place. */
 export type OpenBlock = {
+  /** The start as the provider sent it, and as callers got it. */
+  readonly sent: JsonObject
   readonly start: JsonObject
   readonly rule: BlockRule
   /** The joined deltas: text, thinking, or the JSON text of a tool's input. */
@@ -52,21 +56,32 @@ const ADDS = {
 const TEXT: BlockRule = {
   empty: { text: '' },
   deltas: { text_delta: ADDS.text_delta, citations_delta: ADDS.citations_delta },
+  early: (start) => [
+    ...earlyText(start, 'text', 'text_delta'),
+    ...listIn(start, 'citations').map((citation) => ({ type: 'citations_delta', citation })),
+  ],
 }
 const THINKING: BlockRule = {
   empty: { thinking: '', signature: '' },
   deltas: { thinking_delta: ADDS.thinking_delta, signature_delta: ADDS.signature_delta },
+  early: (start) => [
+    ...earlyText(start, 'thinking', 'thinking_delta'),
+    ...earlyText(start, 'signature', 'signature_delta'),
+  ],
 }
+/** The input at a start may be repeated by deltas, so closeBlock writes it out. */
 const TOOL: BlockRule = {
   empty: { input: {} },
   deltas: { input_json_delta: ADDS.input_json_delta },
+  early: () => [],
 }
 const COMPACTION: BlockRule = {
   empty: { content: null },
   deltas: { compaction_delta: ADDS.compaction_delta },
+  early: ({ content = null }) => (content === null ? [] : [{ type: 'compaction_delta', content }]),
 }
 /** Blocks without deltas: redacted thinking, results of tools, and unknown types. */
-const WHOLE: BlockRule = { empty: {}, deltas: {} }
+const WHOLE: BlockRule = { empty: {}, deltas: {}, early: () => [] }
 
 const RULES: ReadonlyMap<string, BlockRule> = new Map([
   ['text', TEXT],
@@ -77,41 +92,27 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
   ['compaction', COMPACTION],
 ])
 
-/** Applies the rules of a stream to a whole block. Adds missing members that deltas would fill. */
-export function readWholeBlock(given: JsonObject, ids: Set<string>): JsonObject {
-  const { type = null, id = null, name = null } = given
-  const { rule } = openBlock({ type, id, name }, ids)
-  const block: Record<string, Json> = { ...given }
-  for (const [filled, empty] of Object.entries(rule.empty)) {
-    block[filled] = memberOf(given, filled) ?? empty
-    if (empty === '') textIn(block, filled)
-  }
-  if (rule === TEXT && !isEmpty(memberOf(given, 'citations'))) listIn(given, 'citations')
-  if (rule === TOOL) parseToolInput(canonicalizeJson(objectIn(block, 'input')))
-  return block
+function earlyText(start: JsonObject, name: string, type: string): readonly JsonObject[] {
+  if ((memberOf(start, name) ?? '') === '') return []
+  return [{ type, [name]: textIn(start, name) }]
 }
 
 /**
- * Opens a block. Throws FormatError `unread_member` if a member that deltas fill already has
- * content: readers of deltas would not show it. Throws `changed_identity` for an id in `ids`.
+ * Opens a block. Returns it with the deltas for what its start already has. Throws FormatError
+ * `changed_identity` for an id in `ids`, `invalid_form`.
  */
-export function openBlock(start: JsonObject, ids: Set<string>): OpenBlock {
-  const type = textIn(start, 'type')
-  // If the model changes, readers do not all show the same model.
-  if (type === 'fallback') throw refuse('changed_identity', 'expected one model')
-  const rule = RULES.get(type) ?? WHOLE
-  for (const [name, empty] of Object.entries(rule.empty)) {
-    const value = memberOf(start, name) ?? null
-    if (value !== null && value !== '' && !isSame(value, empty))
-      throw refuse('unread_member', `expected ${name} to be empty at the start of a block`)
-  }
-  if (!isEmpty(memberOf(start, 'citations')) && rule === TEXT)
-    throw refuse('unread_member', 'expected citations to be empty at the start of a block')
-  if (rule === TOOL && (textIn(start, 'id') === '' || textIn(start, 'name') === ''))
+export function openBlock(
+  sent: JsonObject,
+  ids: Set<string>,
+): { readonly block: OpenBlock; readonly early: readonly JsonObject[] } {
+  const rule = RULES.get(textIn(sent, 'type')) ?? WHOLE
+  if (rule === TOOL && (textIn(sent, 'id') === '' || textIn(sent, 'name') === ''))
     throw refuse('invalid_form', 'expected a tool call to have an id and a name')
-  addId(ids, [memberOf(start, 'id') ?? null])
-  const settled = { ...start, ...rule.empty }
-  return { start: settled, rule, text: '', citations: [], signature: null, compacted: null }
+  addId(ids, [memberOf(sent, 'id') ?? null])
+  const start: Record<string, Json> = { ...sent, ...rule.empty }
+  if (rule === TEXT && isJsonArray(start.citations)) start.citations = []
+  const block = { sent, start, rule, text: '', citations: [], signature: null, compacted: null }
+  return { block, early: rule.early(sent) }
 }
 
 /**
@@ -125,11 +126,45 @@ export function addDelta(block: OpenBlock, delta: JsonObject): void {
   add(block, delta)
 }
 
-/** Throws FormatError `invalid_tool_input`. */
-export function closeBlock(block: OpenBlock, onInput: OnToolInput): JsonObject {
-  if (block.rule !== TOOL || block.text === '') return blockBefore(block)
+/** True for a delta that begins the input of a tool with blanks. Some readers cannot parse it. */
+export function isBlankInput(block: OpenBlock, { partial_json: text }: JsonObject): boolean {
+  return block.text === '' && typeof text === 'string' && text !== '' && text.trim() === ''
+}
+
+/** The delta for the input of a tool that only the start of its block has. Null without one. */
+export function earlyInput({ sent, rule, text }: OpenBlock): JsonObject | null {
+  const input = rule === TOOL ? (memberOf(sent, 'input') ?? null) : null
+  if (isEmpty(input) || isSame(input, {})) return null
+  const early = typeof input === 'string' ? input : canonicalizeJson(objectIn(sent, 'input'))
+  if (typeof input !== 'string' && readToolInput(early) === 'text')
+    throw refuse('invalid_tool_input', 'expected numbers in the input of a tool up to 2^53 - 1')
+  if (text === '') return { type: 'input_json_delta', partial_json: early }
+  if (!isSame(inputOf(early).input, inputOf(text).input))
+    throw refuse('unread_member', 'expected the input of a tool once')
+  return null
+}
+
+/**
+ * Returns the block at its end. `isCut`: the input of a tool is not JSON. Throws FormatError
+ * `invalid_tool_input`.
+ */
+export function closeBlock(
+  block: OpenBlock,
+  onInput: OnToolInput,
+): { readonly block: JsonObject; readonly isCut: boolean } {
+  if (block.rule !== TOOL || block.text === '') return { block: blockBefore(block), isCut: false }
   onInput(block.text)
-  return { ...block.start, input: parseToolInput(block.text) }
+  const { input, isCut } = inputOf(block.text)
+  return { block: { ...block.start, input }, isCut }
+}
+
+/** The input of a tool in the answer: an object, or its text if no object holds what it says. */
+function inputOf(text: string): { readonly input: Json; readonly isCut: boolean } {
+  const input = readToolInput(text)
+  if (input === 'blank') return { input: {}, isCut: false }
+  return typeof input === 'string'
+    ? { input: text, isCut: input === 'cut' }
+    : { input, isCut: false }
 }
 
 /** Returns the block as it is before its end. The input of a tool is then its text so far. */

@@ -13,6 +13,7 @@ import {
   failureOf,
   isEmpty,
   isSame,
+  listIn,
   objectIn,
   refuse,
   type StreamReader,
@@ -20,8 +21,15 @@ import {
   withoutProof,
 } from '../dialect.ts'
 import type { OnToolInput } from '../tool-input.ts'
-import { readBeginning } from './answer.ts'
-import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './block.ts'
+import {
+  addDelta,
+  blockBefore,
+  closeBlock,
+  earlyInput,
+  isBlankInput,
+  type OpenBlock,
+  openBlock,
+} from './block.ts'
 
 /**
  * Reads a stream of the Messages API: one message, its blocks in order, its stop reason, its end
@@ -32,19 +40,32 @@ export class MessagesReader implements StreamReader {
   private message: JsonObject | null = null
   private readonly blocks: JsonObject[] = []
   private open: OpenBlock | null = null
-  /** The message_delta events that came before the stop reason, merged. */
-  private held: JsonObject | null = null
-  /** The event with the stop reason. Null before this event. */
+  /** Positions of the blocks, by the provider's index. */
+  private readonly places = new Map<Json, number>()
+  /** The signature of the open block, held until its end, since thinking may follow. */
+  private signature: JsonObject | null = null
+  /** The message_delta events so far, merged. They are held until the message ends. */
+  private held: Ending | null = null
+  /** The message_delta that callers got. Null before this event. */
   private ending: JsonObject | null = null
   private endings = 0
   /** Blocks that this reader ended before their stop events arrived. */
-  private readonly lateStops = new Set<Json>()
+  private readonly lateStops = new Set<number>()
   private readonly ids = new Set<string>()
+  /** True if the input of the last block's tool was cut. */
+  private isCut = false
   private readonly onInput: OnToolInput
+  private readonly mayHold: boolean
   isEnded = false
 
-  constructor(onInput: OnToolInput = () => undefined) {
+  /** `mayHold`: false for a stream that an enclave gave out. */
+  constructor(onInput: OnToolInput = () => undefined, mayHold = true) {
     this.onInput = onInput
+    this.mayHold = mayHold
+  }
+
+  get waiting(): unknown {
+    return [this.held, this.open?.sent, this.signature]
   }
 
   isLast(type: string): boolean {
@@ -76,28 +97,17 @@ export class MessagesReader implements StreamReader {
   private readData(type: string, data: JsonObject): readonly JsonObject[] {
     switch (type) {
       case 'message_start':
-        return [this.start(data)]
+        return this.start(data)
       case 'content_block_start':
         return this.startBlock(data)
-      case 'content_block_delta': {
-        const delta = objectIn(data, 'delta')
-        // llama.cpp ends thinking with an empty signature, sometimes after the end of its block.
-        if (delta.type === 'signature_delta' && delta.signature === '') return []
-        addDelta(this.blockOf(data), delta)
-        return [data]
-      }
+      case 'content_block_delta':
+        return this.continueBlock(data)
       case 'content_block_stop':
-        if (this.lateStops.delete(memberOf(data, 'index') ?? null)) return []
-        this.blockOf(data)
-        this.closeOpen()
-        return [data]
+        return this.stopBlock(data)
       case 'message_delta':
         return this.endMessage(data)
       case 'message_stop':
-        if (this.ending === null)
-          throw refuse('unfinished', 'expected a stop reason before the end')
-        this.isEnded = true
-        return [data]
+        return this.stop(data)
       case 'error':
         throw refuse('upstream_failure', failureOf(data))
       default:
@@ -105,74 +115,202 @@ export class MessagesReader implements StreamReader {
     }
   }
 
-  private start(data: JsonObject): JsonObject {
-    if (this.message !== null) throw refuse('changed_identity', 'expected one message')
+  private start(data: JsonObject): readonly JsonObject[] {
     const message = readBeginning(objectIn(data, 'message'))
-    for (const name of ['content', 'stop_reason', 'stop_sequence', 'stop_details'])
-      if (!isEmpty(memberOf(message, name)))
-        throw refuse('unread_member', `expected ${name} to be empty at the start of a message`)
-    this.message = { ...message, content: [] }
-    return { ...data, message: this.message }
+    if (this.message !== null) {
+      const isAgain = ['id', 'model'].every((name) => message[name] === this.message?.[name])
+      if (!isAgain || !isEmpty(memberOf(message, 'content')))
+        throw refuse('changed_identity', 'expected one message')
+      return this.endMessage({ type: 'message_delta', delta: {}, usage: message.usage })
+    }
+    const content = listIn(message, 'content')
+    const isWhole = content.length > 0 || !isEmpty(memberOf(message, 'stop_reason'))
+    this.message = { ...message, content: [], ...(isWhole ? begunAs(message) : {}) }
+    const started = { ...data, message: this.message }
+    if (!isWhole) return [started]
+    // A message that begins with content is whole: its events are written out.
+    const blocks = content.flatMap((content_block, index) => [
+      ...this.startBlock({ type: 'content_block_start', index, content_block }),
+      ...this.stopBlock({ type: 'content_block_stop', index }),
+    ])
+    const end = { type: 'message_delta', delta: message, usage: message.usage }
+    return [started, ...blocks, ...this.endMessage(end)]
   }
 
   private startBlock(data: JsonObject): readonly JsonObject[] {
-    if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
-    if (this.ending !== null) throw refuse('late_event', 'expected no block after the stop reason')
     const open = this.open
-    if (memberOf(data, 'index') !== this.blocks.length + (open === null ? 0 : 1))
+    const place = this.blocks.length + (open === null ? 0 : 1)
+    const index = memberOf(data, 'index') ?? place
+    const sent = objectIn(data, 'content_block')
+    if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
+    if (open !== null && this.places.get(index) === place - 1 && isSame(sent, open.sent)) return []
+    if (this.ending !== null) throw refuse('late_event', 'expected no block after the stop reason')
+    if (this.places.has(index))
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
-    const next = openBlock(objectIn(data, 'content_block'), this.ids)
-    const before = open === null ? [] : [this.endEarly()]
-    this.open = next
-    return [...before, { ...data, content_block: next.start }]
+    const before = open === null ? [] : this.endEarly()
+    if (this.isCut) throw refuseCut()
+    this.places.set(index, place)
+    const { block, early } = openBlock(sent, this.ids)
+    this.open = block
+    const start = { ...data, index: place, content_block: block.start }
+    return [...before, start, ...early.flatMap((delta) => this.add(delta))]
+  }
+
+  private continueBlock(data: JsonObject): readonly JsonObject[] {
+    const delta = objectIn(data, 'delta')
+    const index = memberOf(data, 'index') ?? null
+    const isEmptySignature = delta.type === 'signature_delta' && delta.signature === ''
+    // llama.cpp ends thinking with an empty signature, sometimes after the end of its block.
+    if (isEmptySignature) return []
+    const type = BEGUN_BY.get(String(delta.type))
+    const isUnbegun = index !== null && !this.places.has(index) && type !== undefined
+    const started = isUnbegun
+      ? this.startBlock({ type: 'content_block_start', index, content_block: { type } })
+      : []
+    this.requireOpen(index)
+    return [...started, ...this.add(delta)]
+  }
+
+  /** Adds a delta to the open block. */
+  private add(delta: JsonObject): readonly JsonObject[] {
+    const { open } = this
+    if (open === null || isBlankInput(open, delta)) return []
+    if (delta.type === 'signature_delta' && this.mayHold) {
+      if (this.signature !== null && !isSame(delta, this.signature))
+        throw refuse('late_event', 'expected one signature of thinking')
+      this.signature = delta
+      return []
+    }
+    addDelta(open, delta)
+    return [{ type: 'content_block_delta', index: this.blocks.length, delta }]
+  }
+
+  private stopBlock(data: JsonObject): readonly JsonObject[] {
+    const index = memberOf(data, 'index') ?? null
+    if (this.lateStops.delete(this.places.get(index) ?? -1)) return []
+    this.requireOpen(index)
+    return this.closeOpen()
   }
 
   /**
-   * Holds an event without a stop reason until the stop reason comes, since some readers add up the
-   * usage of several events.
+   * Holds each message_delta until the end, since some readers add up the usage of several. A
+   * stream that an enclave gave out has one.
    */
   private endMessage(data: JsonObject): readonly JsonObject[] {
     if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
-    const delta = objectIn(data, 'delta')
-    const hasReason = (memberOf(delta, 'stop_reason') ?? null) !== null
-    if (hasReason) textIn(delta, 'stop_reason')
-    const settled = settleEnding(this.message, this.ending ?? this.held, data)
+    const { stop_reason = null } = isJsonObject(data.delta) ? data.delta : {}
+    if (stop_reason !== null && typeof stop_reason !== 'string')
+      throw refuse('invalid_form', 'expected stop_reason to be a string')
     this.endings += 1
-    if (this.endings > 1 || !hasReason) checkSize(settled, this.endings)
-    if (this.ending !== null) {
-      if (isSame(settled, this.ending)) return []
+    this.held = settleEnding(this.message, this.held, data)
+    if (this.endings > 1 || stop_reason === null) checkSize(this.held, this.endings)
+    if (this.mayHold) return []
+    if (this.ending !== null)
       throw refuse('changed_finish', 'expected no other end after the stop reason')
-    }
-    if (!hasReason) {
-      this.held = settled
-      return []
-    }
-    const before = this.open === null ? [] : [this.endEarly()]
-    this.ending = settled
-    return [...before, settled]
+    return this.giveEnding()
+  }
+
+  private giveEnding(): readonly JsonObject[] {
+    const ending = this.held
+    const reason = ending?.delta.stop_reason
+    if (ending === null || typeof reason !== 'string')
+      throw refuse('unfinished', 'expected a stop reason before the end')
+    const before = this.open === null ? [] : this.endEarly()
+    if (this.isCut && !CUTTING.includes(reason)) throw refuseCut()
+    this.ending = ending
+    return [...before, ending]
+  }
+
+  private stop(data: JsonObject): readonly JsonObject[] {
+    const ending = this.ending === null ? this.giveEnding() : []
+    this.isEnded = true
+    return [...ending, data]
   }
 
   /** Ends the open block when the next one begins: llama.cpp sends all stop events at the end. */
-  private endEarly(): JsonObject {
+  private endEarly(): readonly JsonObject[] {
+    this.lateStops.add(this.blocks.length)
+    return this.closeOpen()
+  }
+
+  private closeOpen(): readonly JsonObject[] {
+    const { open } = this
+    if (open === null) return []
     const index = this.blocks.length
-    this.closeOpen()
-    this.lateStops.add(index)
-    return { type: 'content_block_stop', index }
-  }
-
-  private closeOpen(): void {
-    if (this.open !== null) this.blocks.push(closeBlock(this.open, this.onInput))
+    const input = earlyInput(open)
+    const early = input === null ? [] : this.add(input)
+    const signed = this.signature === null ? [] : [this.signature]
+    for (const delta of signed) addDelta(open, delta)
+    this.signature = null
+    const { block, isCut } = closeBlock(open, this.onInput)
+    this.isCut = isCut
+    this.blocks.push(block)
     this.open = null
+    const last = signed.map((delta) => ({ type: 'content_block_delta', index, delta }))
+    return [...early, ...last, { type: 'content_block_stop', index }]
   }
 
-  /** The open block. The event must have the block's index: readers keep blocks by index. */
-  private blockOf(data: JsonObject): OpenBlock {
-    if (memberOf(data, 'index') !== this.blocks.length)
-      throw refuse('changed_identity', 'expected the indexes of blocks to count up')
-    if (this.open !== null) return this.open
+  /** Throws FormatError unless the event with this index is of the open block. */
+  private requireOpen(index: Json): void {
+    if (this.open !== null && (index === null || this.places.get(index) === this.blocks.length))
+      return
     throw refuse('late_event', 'expected an event of a block that is open')
   }
 }
+
+/**
+ * Reads a whole message from a provider (attacker-controlled) as a stream whose start has the whole
+ * content. Throws FormatError.
+ */
+export function readWholeMessage(message: JsonObject): JsonObject {
+  textIn(message, 'stop_reason')
+  if ((memberOf(message, 'content') ?? null) === null)
+    throw refuse('invalid_form', 'expected the content of the message')
+  const reader = new MessagesReader()
+  for (const data of eventsOfMessage(message)) reader.read({ event: '', data })
+  return reader.response()
+}
+
+/** The shortest stream of a message, from which a reader writes out all its events. */
+export function eventsOfMessage(message: JsonObject): readonly JsonObject[] {
+  return [{ type: 'message_start', message }, { type: 'message_stop' }]
+}
+
+/** A message_delta. */
+type Ending = JsonObject & { readonly delta: JsonObject; readonly usage: JsonObject }
+
+type Beginning = JsonObject & { readonly usage: JsonObject }
+
+/** The members that a message begins with. vLLM leaves out `type` and `role`. */
+function readBeginning(given: JsonObject): Beginning {
+  const message: JsonObject = { type: 'message', role: 'assistant', ...withoutProof(given) }
+  if (message.type !== 'message' || message.role !== 'assistant')
+    throw refuse('invalid_form', 'expected a message of the assistant')
+  for (const name of ['id', 'model']) textIn(message, name)
+  return { ...message, usage: objectIn(message, 'usage') }
+}
+
+/** What only the end of a whole message states, as it is at the start. */
+function begunAs(message: Beginning): Beginning {
+  const cleared = DELTA_MEMBERS.filter((name) => Object.hasOwn(message, name))
+  return {
+    ...Object.fromEntries(cleared.map((name) => [name, null])),
+    usage: { ...message.usage, output_tokens: 0 },
+  }
+}
+
+function refuseCut() {
+  return refuse('invalid_tool_input', 'expected the input of a tool to be a JSON object')
+}
+
+/** Stop reasons with which the input of the last tool may be cut. */
+const CUTTING = ['max_tokens', 'model_context_window_exceeded', 'refusal']
+
+/** Types of blocks that a delta alone identifies. */
+const BEGUN_BY = new Map([
+  ['text_delta', 'text'],
+  ['thinking_delta', 'thinking'],
+])
 
 /** Members beside `type`. Others are left out, so that no event has two meanings. */
 const MEMBERS: ReadonlyMap<string, readonly string[]> = new Map([
@@ -203,41 +341,42 @@ function checkSize({ usage }: { readonly usage: JsonObject }, endings: number): 
     )
 }
 
-/** Merges a message_delta into `earlier`, the message_delta events before it. */
-function settleEnding(message: JsonObject, earlier: JsonObject | null, data: JsonObject) {
-  const { delta, usage, ...others } = earlier ?? {}
-  const given = memberOf(data, 'usage')
-  const merged = {
-    ...(isJsonObject(given) ? given : {}),
-    ...(earlier === null ? {} : mergeUsage(usage, given)),
-  }
-  const { output_tokens: output = 0 } = mergeUsage(memberOf(message, 'usage'), merged)
+/**
+ * Merges a message_delta into `earlier`, the message_delta events before it. Throws FormatError
+ * `changed_finish` for another stop reason, or if `output_tokens` are fewer than at the start.
+ */
+function settleEnding(message: JsonObject, earlier: Ending | null, data: JsonObject): Ending {
+  const { delta: before = {}, usage, ...others } = earlier ?? {}
+  const { stop_reason, ...stated } = pick(isJsonObject(data.delta) ? data.delta : {}, DELTA_MEMBERS)
+  const known = memberOf(before, 'stop_reason') ?? null
+  const reason = stop_reason ?? known
+  if (known !== null && reason !== known)
+    throw refuse('changed_finish', 'expected no other end after the stop reason')
+  const given = isJsonObject(data.usage) ? data.usage : {}
+  const merged = { ...given, ...(earlier === null ? {} : mergeUsage(usage, given)) }
+  const start = memberOf(message, 'usage')
+  const { output_tokens: output = 0 } = mergeUsage(start, merged)
+  if (Number(output) < Number((isJsonObject(start) && start.output_tokens) || 0))
+    throw refuse('changed_finish', 'expected output_tokens of usage not to fall')
   return {
     ...others,
     ...pick(data, TOP_MEMBERS),
     type: 'message_delta',
-    delta: {
-      stop_sequence: null,
-      ...(isJsonObject(delta) ? delta : {}),
-      ...pick(objectIn(data, 'delta'), DELTA_MEMBERS),
-    },
+    delta: { stop_sequence: null, ...before, ...stated, stop_reason: reason },
     usage: { ...merged, output_tokens: output },
   }
 }
 
 /**
  * Merges `given` into `before`, the usage so far: later numbers replace earlier numbers. Throws
- * FormatError `changed_finish` if `output_tokens` falls or has another type.
+ * FormatError `changed_finish` if a number becomes another type.
  */
 function mergeUsage(before: Json | undefined, given: Json | undefined): JsonObject {
   const usage: Record<string, Json> = isJsonObject(before) ? { ...before } : {}
   for (const [name, value] of Object.entries(isJsonObject(given) ? given : {})) {
     if (value === null) continue
-    const known = memberOf(usage, name)
-    if (typeof known === 'number' && typeof value !== 'number')
+    if (typeof memberOf(usage, name) === 'number' && typeof value !== 'number')
       throw refuse('changed_finish', `expected ${name} of usage to be a number`)
-    if (name === 'output_tokens' && Number(known ?? 0) > Number(value))
-      throw refuse('changed_finish', 'expected output_tokens of usage not to fall')
     setMember(usage, name, value)
   }
   return usage

@@ -1,7 +1,5 @@
 import { filterMembers, type JsonObject, memberOf } from '../../json/value.ts'
-import { withoutPrototypes } from '../../json/without-prototypes.ts'
-import { isEmpty, listIn, PROOF_MEMBER, refuse, textIn } from '../dialect.ts'
-import { checkWholeItem, withId } from './item.ts'
+import { isEmpty, PROOF_MEMBER, refuse, textIn } from '../dialect.ts'
 
 /** The events that can end a stream, each with the status of its response. */
 export const TERMINALS: ReadonlyMap<string, string> = new Map([
@@ -9,25 +7,6 @@ export const TERMINALS: ReadonlyMap<string, string> = new Map([
   ['response.incomplete', 'incomplete'],
   ['response.failed', 'failed'],
 ])
-
-/**
- * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member and the
- * members that SDKs compute. Throws FormatError if a stream of the same content would be refused.
- */
-export function readWholeResponse(given: JsonObject): JsonObject {
-  const answer = readResponse(withoutPrototypes(given))
-  const status = textIn(answer, 'status')
-  if (![...TERMINALS.values()].includes(status))
-    throw refuse('invalid_form', 'expected a response that has ended')
-  checkStatus(answer)
-  const output = listIn(answer, 'output').map(withId)
-  // Only items after the last whole item can be cut, by a failure or the limit of tokens.
-  const open = output.findLastIndex((item) => memberOf(item, 'status') !== 'incomplete') + 1
-  const ids = new Set<string>()
-  for (const [at, item] of output.entries())
-    checkWholeItem(item, ids, status === 'completed' || at < open)
-  return { ...answer, output }
-}
 
 /**
  * Throws FormatError `changed_finish` if a completed response has an error, because readers show

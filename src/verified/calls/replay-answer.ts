@@ -7,15 +7,15 @@ import type { JsonObject } from '#attestation/json/value.ts'
 type ReplayedAnswer = { readonly events: string; readonly last: string }
 
 /**
- * Returns an earlier answer in the form of an enclave's stream. `sent` is the data of events that
- * contain the whole answer. The original stream may have had other events.
+ * Returns an earlier answer in the form of an enclave's stream. The original stream may have had
+ * other events.
  */
 export function replayAnswer(
-  dialect: Pick<EventDialect, 'openStream'>,
-  sent: readonly JsonObject[],
+  dialect: Pick<EventDialect, 'eventsOf' | 'openStream'>,
+  answer: JsonObject,
 ): ReplayedAnswer {
   const reader = dialect.openStream()
-  const given = sent.flatMap((data) => reader.read({ event: '', data }))
+  const given = dialect.eventsOf(answer).flatMap((data) => reader.read({ event: '', data }))
   const last = given.at(-1)
   if (!reader.isEnded || last === undefined)
     throw new TypeError('expected an answer that has ended')

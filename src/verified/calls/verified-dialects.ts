@@ -4,8 +4,6 @@ import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
 import { readLines } from '#attestation/dialects/chat/kept-events.ts'
 import { DIALECT_HEADERS, type DialectName } from '#attestation/dialects/dialect-names.ts'
 import { EVENT_DIALECTS, type EventDialect } from '#attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
-import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
 import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
@@ -151,10 +149,9 @@ function eventDialect(
     readonly names: Readonly<Record<'request' | 'reply' | 'event', string>>
     readonly example: object
     /** Returns the data of events that contain the whole answer. */
-    readonly eventsOf: (answer: JsonObject) => readonly JsonObject[]
   },
 ): VerifiedDialect {
-  const { names, example, eventsOf, ...others } = parts
+  const { names, example, ...others } = parts
   const { name } = dialect
   return {
     name,
@@ -164,7 +161,7 @@ function eventDialect(
     events: { name: names.event, schema: z.looseObject({}) },
     headers: [...DIALECT_HEADERS[name], DEMANDS_HEADER],
     async replay(writer, record) {
-      const { events, last } = replayAnswer(dialect, eventsOf(JSON.parse(responseOf(record))))
+      const { events, last } = replayAnswer(dialect, JSON.parse(responseOf(record)))
       await writer.write(events)
       writer.end(streamEndText(last, record))
     },
@@ -182,7 +179,6 @@ const RESPONSES = eventDialect(EVENT_DIALECTS.responses, {
     event: 'VerifiedResponseEvent',
   },
   example: { model: 'demo/echo', input: 'Hello' },
-  eventsOf: eventsOfResponse,
   soFar(firstEvent, sequence) {
     const { data } = readLines(firstEvent)
     const event: Json = JSON.parse(data ?? 'null')
@@ -202,7 +198,6 @@ const MESSAGES = eventDialect(EVENT_DIALECTS.messages, {
     event: 'VerifiedMessageEvent',
   },
   example: { model: 'demo/echo', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }] },
-  eventsOf: eventsOfMessage,
   soFar: () => null,
 })
 

@@ -106,30 +106,24 @@ const REFUSED = {
     }),
   },
   unread_member: {
-    'a text block that begins with text': started(1, { text: 'PRE' }),
     'the input of a tool at its start': started(2, { input: { a: 1 } }),
-    'an input of a tool that is a list': started(2, { input: [] }),
-    'thinking of another form at the start of a block': started(0, { thinking: {} }),
-    'a message that begins with content': begun({ content: [{ type: 'text', text: 'PRE' }] }),
   },
   changed_identity: {
-    'an index for a second time': edited(startsBlock(1), { index: 0 }),
-    'an index that is left out': edited(startsBlock(1), { index: 5 }),
-    'a block within another': change(ofDelta('text_delta'), (event) => [event, textBlock(2)]),
-    'text after the end of its block': putBefore(startsBlock(2), textDelta(1)),
-    'a second message': [STREAM[0] as JsonObject, ...STREAM],
-    'a stop reason while a block is open': change(ofDelta('text_delta'), (event) => [
+    'a second message': change(ofType('message_start'), (event) => [
       event,
-      { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: {} },
+      { ...event, message: { ...(event.message as JsonObject), id: 'msg_2' } },
     ]),
+    'a message that begins with content, and goes on': begun({
+      content: [{ type: 'text', text: 'PRE' }],
+    }),
+    'an index for a second time': edited(startsBlock(1), { index: 0 }),
   },
   late_event: {
-    'a delta without a block': putBefore(startsBlock(2), textDelta(2)),
-    'a second signature': repeated(ofDelta('signature_delta')),
-    'thinking after its signature': repeated(ofDelta('signature_delta'), {
-      delta: { type: 'thinking_delta', thinking: '!' },
+    'text after the end of its block': putBefore(startsBlock(2), textDelta(1)),
+    'a block within another': change(ofDelta('text_delta'), (event) => [event, textBlock(7)]),
+    'another signature': repeated(ofDelta('signature_delta'), {
+      delta: { type: 'signature_delta', signature: 'b3RoZXI=' },
     }),
-    'a block after the stop reason': putBefore(ofType('message_stop'), textBlock(5)),
   },
   invalid_tool_input: Object.fromEntries(
     ['{"path"', '{"path":1,"path":'].map((partial_json) => [
@@ -139,16 +133,10 @@ const REFUSED = {
   ),
   changed_finish: {
     'another stop reason after the first': repeated(END, { delta: { stop_reason: 'refusal' } }),
-    'a stop reason that is taken back': repeated(END, { delta: { stop_reason: null } }),
-    'newer usage after the stop reason': repeated(END, { usage: { output_tokens: 1_000 } }),
-    'usage that falls before the stop reason': putBefore(END, {
-      type: 'message_delta',
-      delta: {},
-      usage: { output_tokens: 1_000 },
-    }),
     'usage that falls': edited(END, { usage: { output_tokens: 0 } }),
   },
   invalid_form: {
+    'thinking of another form at the start of a block': started(0, { thinking: {} }),
     'a stream without message_start': STREAM.slice(1),
     'over 100 message_delta events': change(END, (event) =>
       Array.from({ length: 101 }, () => event),
@@ -174,6 +162,140 @@ const REFUSED = {
 }
 it.each(rowsByCode(REFUSED))('the reader refuses %s', (_, expected, events) => {
   expect(read(events).code).toBe(expected)
+})
+
+/** The events with this start of the tool's block, without its deltas. */
+const startedWhole = (index: number, members: JsonObject, type: string) =>
+  started(index, members).filter(({ delta }) => (delta as JsonObject | undefined)?.type !== type)
+
+/** Expects what a settled stream is: one message, also for a second reader. */
+function expectSettled(events: readonly JsonObject[], message: unknown) {
+  const reader = new MessagesReader()
+  const { given, code } = readAll(reader, events)
+  expect(code).toBeNull()
+  expect(reader.response()).toEqual(message)
+  const second = new MessagesReader(undefined, false)
+  for (const event of given) expect(second.read(event)).toEqual([event])
+  expect(second.response()).toEqual(message)
+  return dataOf(given)
+}
+
+it.each(
+  Object.entries<readonly JsonObject[]>({
+    // https://github.com/vercel/ai/issues/12668
+    'the input of a tool at the start of its block': startedWhole(
+      2,
+      { input: { path: 'a.txt' } },
+      'input_json_delta',
+    ),
+    'the input of a tool at the start and in deltas': started(2, { input: { path: 'a.txt' } }),
+    'an empty input of a tool that is a list': started(2, { input: [] }),
+    'a text at the start of its block': startedWhole(1, { text: 'Hello' }, 'text_delta'),
+    'citations at the start of a block': startedWhole(
+      1,
+      { citations: [{ type: 'char_location' }] },
+      'citations_delta',
+    ),
+    'thinking at the start of its block': startedWhole(0, { thinking: 'I look' }, 'thinking_delta'),
+    'a signature at the start of its block': startedWhole(
+      0,
+      { signature: 'c2ln' },
+      'signature_delta',
+    ),
+    // https://github.com/vercel/ai/issues/18332
+    'a message_start that is repeated': [STREAM[0] as JsonObject, ...STREAM],
+    'a start of a block that is repeated': repeated(startsBlock(1)),
+    'a start of a block that is left out': STREAM.filter((event) => !startsBlock(0)(event)),
+    'indexes with a gap': edited(startsBlock(4), { index: 9 }).map((event, at, all) =>
+      event.type === 'content_block_stop' && all[at - 1]?.index === 9
+        ? { ...event, index: 9 }
+        : event,
+    ),
+    'a signature that is repeated': repeated(ofDelta('signature_delta')),
+    'a signature before the thinking': [
+      ...STREAM.slice(0, 3),
+      ...STREAM.filter(ofDelta('signature_delta')),
+      ...STREAM.slice(3).filter((event) => !ofDelta('signature_delta')(event)),
+    ],
+    // https://github.com/vercel/ai/issues/11262
+    'blanks before the input of a tool': putBefore(ofDelta('input_json_delta'), {
+      type: 'content_block_delta',
+      index: 2,
+      delta: { type: 'input_json_delta', partial_json: ' ' },
+    }),
+    'an input of a tool that is blank': putBefore(
+      ({ type, index }) => type === 'content_block_stop' && index === 3,
+      {
+        type: 'content_block_delta',
+        index: 3,
+        delta: { type: 'input_json_delta', partial_json: '\n' },
+      },
+    ),
+    'a stop reason that is taken back': repeated(END, { delta: { stop_reason: null } }),
+    'a message_delta without a delta': change(END, ({ delta, ...event }) => [
+      { ...event, delta: delta ?? {} },
+      event,
+    ]),
+    'a stop reason before a block': [
+      ...STREAM.filter(({ type }) => !/^message_(delta|stop)$/.test(String(type))),
+    ]
+      .toSpliced(2, 0, ...STREAM.filter(END))
+      .concat(STREAM.slice(-1)),
+  }),
+)('the reader settles, so that all readers agree, %s', (_, events) => {
+  const given = expectSettled(events, builtMessage(BLOCKS))
+  expect(given.filter(startsBlock(2))).toEqual(STREAM.filter(startsBlock(2)))
+  expect(given.filter(ofDelta('signature_delta'))).toHaveLength(1)
+})
+
+// https://github.com/anthropics/anthropic-sdk-python/issues/1940
+it('the reader gives the newest usage, though it comes after the stop reason', () => {
+  const usage = { output_tokens: 1_000 }
+  const given = expectSettled(repeated(END, { delta: {}, usage }), expect.objectContaining({}))
+  expect(given.filter(END)).toMatchObject([{ delta: { stop_reason: 'end_turn' }, usage }])
+})
+
+it.each(['max_tokens', 'model_context_window_exceeded', 'refusal'])(
+  'the reader gives the input of a tool that %s cut, as its text',
+  (stop_reason) => {
+    const whole = messagesStream(BLOCKS.slice(0, 3))
+    const cut = whole.flatMap((event) => {
+      const { partial_json } = (event.delta ?? {}) as JsonObject
+      if (partial_json === '"a.txt"}') return []
+      return event.type === 'message_delta' ? [{ ...event, delta: { stop_reason } }] : [event]
+    })
+    const last = expect.objectContaining({ type: 'tool_use', input: '{"path":' })
+    const content = [...(builtMessage(BLOCKS.slice(0, 2)).content as readonly object[]), last]
+    expectSettled(cut, expect.objectContaining({ content, stop_reason }))
+  },
+)
+
+// https://github.com/earendil-works/pi/issues/8943
+it('the reader keeps the digits of a number that a double cannot hold', () => {
+  const events = change(ofDelta('input_json_delta'), (event) => [
+    {
+      ...event,
+      delta: { type: 'input_json_delta', partial_json: '{"id":9007199254740993,"path":' },
+    },
+  ])
+  expectSettled(
+    events,
+    expect.objectContaining({
+      content: expect.arrayContaining([
+        expect.objectContaining({ input: '{"id":9007199254740993,"path":"a.txt"}' }),
+      ]),
+    }),
+  )
+  expect(read(started(2, { input: { id: 2 ** 60 } })).code).toBe('invalid_tool_input')
+})
+
+it('the reader gives a block that says which model went on', () => {
+  const fallback = { type: 'fallback', from: { model: 'm' }, to: { model: 'm2' } }
+  const message = { ...builtMessage(BLOCKS), content: [fallback] }
+  const [start] = STREAM as readonly [JsonObject]
+  const begin = { type: 'content_block_start', index: 0, content_block: fallback }
+  const stop = { type: 'content_block_stop', index: 0 }
+  expectSettled([start, begin, stop, ...STREAM.slice(-2)], message)
 })
 
 it('the reader refuses a ping that carries text', () => {

@@ -2,8 +2,6 @@ import type { BetaContentBlock } from '@anthropic-ai/sdk/resources/beta/messages
 import type { ResponseOutputItem } from 'openai/resources/responses/responses'
 import { expect, it } from 'vitest'
 import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
-import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { messageOf } from './messages-streams.ts'
 import { readAll } from './readers.ts'
@@ -169,7 +167,7 @@ it.each(ITEMS)(
     const answer = responseOf([item])
     expect(responses.readAnswer(answer)).toEqual(answer)
     const reader = responses.openStream()
-    expect(readAll(reader, eventsOfResponse(answer)).code).toBeNull()
+    expect(readAll(reader, responses.eventsOf(answer)).code).toBeNull()
     expect(reader.response()).toEqual(answer)
     expect(hiddenItem(item)).toBeNull()
   },
@@ -180,7 +178,7 @@ it.each(BLOCKS)('a block %s is accepted in an answer, whole and streamed', (_, b
   const answer = messageOf([block])
   expect(messages.readAnswer(answer)).toEqual(answer)
   const reader = messages.openStream()
-  expect(readAll(reader, eventsOfMessage(answer)).code).toBeNull()
+  expect(readAll(reader, messages.eventsOf(answer)).code).toBeNull()
 })
 
 it.each(BLOCKS)(

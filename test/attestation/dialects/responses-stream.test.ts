@@ -77,10 +77,8 @@ const itemEvent = (verb: string, output_index: number, item: JsonObject): JsonOb
   output_index,
   item,
 })
-const itemEvents = (index: number, item: JsonObject) => [
-  itemEvent('added', index, item),
-  itemEvent('done', index, item),
-]
+const endOfMessage = (from: string, to: string) =>
+  reworded('response.output_item.done', from, to, 1)
 const endOfCall = (from: string, to: string) => reworded('response.output_item.done', from, to, 2)
 const output = (STREAM.at(-1) as { readonly response: { readonly output: readonly JsonObject[] } })
   .response.output
@@ -127,8 +125,157 @@ it.each(
   expect(dataOf(given)).toEqual(STREAM)
 })
 
+/** Expects what a settled stream is: one answer to all readers, and to a second reader. */
+function expectSettled(events: readonly JsonObject[], response: unknown) {
+  const reader = new ResponsesReader()
+  const { given, code } = readAll(reader, events)
+  expect(code).toBeNull()
+  expect(reader.response()).toEqual(response)
+  expect(new Set(responsesReadings(given)).size).toBe(1)
+  const second = new ResponsesReader(false)
+  for (const event of given) expect(second.read(event)).toEqual([event])
+  return given
+}
+
+/** The events in an order in which the second item ends before the first. */
+const overlapping = () => {
+  const ofFirst = STREAM.filter(({ output_index }) => output_index === 0)
+  const rest = STREAM.filter(({ output_index }) => output_index !== 0)
+  const at = rest.findIndex(ofItem('response.output_item.done', 1))
+  return [
+    ...rest.slice(0, 2),
+    ...ofFirst.slice(0, 3),
+    ...rest.slice(2, at + 1),
+    ...ofFirst.slice(3),
+    ...rest.slice(at + 1),
+  ]
+}
+const isEndOfText = ({ type }: JsonObject) => /(text|arguments)\.done$/.test(String(type))
+
+it.each(
+  Object.entries<readonly JsonObject[]>({
+    'final items with other ids': reworded('response.completed', 'msg_1', 'msg_2'),
+    'a final answer that lacks an item': endingWith({ output: output.slice(1) }),
+    'a response.created that is repeated': [STREAM[0] as JsonObject, ...STREAM],
+    'a stream without response.created': STREAM.slice(1),
+    'a beginning after an item': putBefore('response.completed', STREAM[1] as JsonObject),
+    'an item whose end only the final answer has': change(
+      ofItem('response.output_item.done', 2),
+      () => [],
+    ),
+    'an item of which only the final answer tells': STREAM.filter(
+      ({ output_index }) => output_index !== 2,
+    ),
+    'a stream of its last event alone': STREAM.slice(-1),
+    // https://github.com/earendil-works/pi/issues/6009
+    'an end of an item before the end of an earlier one': overlapping(),
+    // https://github.com/openai/codex/issues/30876
+    'two messages at once': [
+      ...STREAM.slice(0, 2),
+      ...STREAM.filter(({ output_index }) => output_index === 0),
+      ...STREAM.filter(({ type }) => type === 'response.output_item.added').slice(1),
+      ...STREAM.filter(
+        ({ type, output_index }) =>
+          Number(output_index) > 0 && type !== 'response.output_item.added',
+      ).toSorted((one, other) => Number(isEndOfText(one)) - Number(isEndOfText(other)) || 0),
+      ...STREAM.slice(-1),
+    ].filter(({ type }) => !/text\.done|part\.done|arguments\.done/.test(String(type))),
+    'texts that only their ends have': STREAM.filter(({ type }) => !/\.delta$/.test(String(type))),
+    // https://github.com/Soju06/codex-lb/issues/504
+    'texts that only the ends of items have': STREAM.filter(({ type }) =>
+      /response\.(output_item\.(added|done)|created|completed)$/.test(String(type)),
+    ),
+    'ends that lack their texts': STREAM.map((event) =>
+      isEndOfText(event) ? { ...event, text: '', arguments: '' } : event,
+    ).map(({ text, arguments: input, ...event }) =>
+      isEndOfText(event)
+        ? event
+        : {
+            ...event,
+            ...(text === undefined ? {} : { text }),
+            ...(input === undefined ? {} : { arguments: input }),
+          },
+    ),
+    'ends of texts and items that are repeated': STREAM.flatMap((event) =>
+      isEndOfText(event) || event.type === 'response.output_item.done' ? [event, event] : [event],
+    ),
+    'one index for all items': STREAM.map((event) =>
+      event.output_index === undefined ? event : { ...event, output_index: 0 },
+    ),
+    'another id of the item in each event': STREAM.map((event, at) =>
+      event.item_id === undefined ? event : { ...event, item_id: `x_${at}` },
+    ),
+    'an id of the item that its start lacks': STREAM.map((event) =>
+      event.type === 'response.output_item.added'
+        ? { ...event, item: { ...(event.item as JsonObject), id: null, call_id: null } }
+        : event,
+    ),
+    'a name and an id of a call that its start lacks': reworded(
+      'response.output_item.added',
+      '"call_id":"call_fc_1","name":"read_file"',
+      '"call_id":"","name":""',
+      2,
+    ),
+    'arguments that the start of a call has': STREAM.filter(
+      ({ type }) => !String(type).includes('arguments'),
+    ).map((event) =>
+      event.type === 'response.output_item.added' && event.output_index === 2
+        ? { ...event, item: { ...(event.item as JsonObject), arguments: '{"path":"a.txt"}' } }
+        : event,
+    ),
+    'arguments that the start of a call has as a placeholder': reworded(
+      'response.output_item.added',
+      '"arguments":""',
+      '"arguments":"{}"',
+      2,
+    ),
+    'a text that the start of a part has': change(
+      ofType('response.content_part.added'),
+      (event) => [{ ...event, part: textPart('Hel') }],
+    ).filter(({ delta }) => delta !== 'Hel'),
+    'a status of the last response that its provider did not renew': endingWith({
+      status: 'in_progress',
+    }),
+  }),
+)('the reader settles, so that all readers agree, %s', (_, events) => {
+  expectSettled(events, STREAM.at(-1)?.response)
+})
+
+it('the reader gives annotations that come after the end of their part before it', () => {
+  const citation = { type: 'url_citation', url: 'https://example.com' }
+  const events = endOfMessage('"annotations":[]', `"annotations":[${JSON.stringify(citation)}]`)
+  const given = expectSettled(events, expect.anything()).map(({ event }) => event)
+  const at = given.indexOf('response.output_text.annotation.added')
+  expect(at).toBeGreaterThan(0)
+  expect(at).toBeLessThan(given.indexOf('response.content_part.done'))
+})
+
+// https://github.com/openai/openai-python/issues/3502
+it.each(['', ' \n', '{"id":9007199254740993}'])(
+  'the reader keeps the arguments %j of a call to the letter',
+  (input) => {
+    const call = { kind: 'call', id: 'fc_1', pieces: [input] } as const
+    const events = responsesStream([call])
+    expectSettled(events, events.at(-1)?.response)
+  },
+)
+
+// https://github.com/experientiallabs/experiential/issues/758
+it('the reader gives a call that the limit of tokens cut, as far as it came', () => {
+  const call = { kind: 'call', id: 'fc_1', pieces: ['{"path":"a'] } as const
+  const cut = responsesStream([call], 'incomplete')
+  expectSettled(cut, cut.at(-1)?.response)
+  expect(read(responsesStream([call])).code).toBe('invalid_tool_input')
+  expect(read(responsesStream([call, ...ITEMS.slice(1, 2)], 'incomplete')).code).toBe(
+    'invalid_tool_input',
+  )
+})
+
 const REFUSED = {
   changed_text: {
+    'a part with text at its start': edited('response.content_part.added', {
+      part: textPart('PRE'),
+    }),
     'an item whose end is not what streamed': reworded(
       'response.output_item.done',
       '"text":"Hello"',
@@ -146,14 +293,6 @@ const REFUSED = {
     'an end of a part that is not what streamed': edited('response.content_part.done', {
       part: textPart('Hellp'),
     }),
-    'final items with other ids': reworded('response.completed', 'msg_1', 'msg_2'),
-    'a final answer that lacks an item': endingWith({ output: output.slice(1) }),
-    'an annotation that the part does not end with': putBefore('response.output_text.done', {
-      type: 'response.output_text.annotation.added',
-      output_index: 1,
-      content_index: 0,
-      annotation: { type: 'url_citation', url: 'https://example.com' },
-    }),
   },
   late_event: {
     'text after the end of its item': putBefore('response.completed', late),
@@ -166,9 +305,6 @@ const REFUSED = {
       `"content":[${JSON.stringify(textPart('PRE'))}]`,
       1,
     ),
-    'a part with text at its start': edited('response.content_part.added', {
-      part: textPart('PRE'),
-    }),
     'a response that begins with output': reworded(
       'response.created',
       '"output":[]',
@@ -181,9 +317,7 @@ const REFUSED = {
       { output_index: 1 },
       2,
     ),
-    'a second response': [STREAM[0] as JsonObject, ...STREAM],
     'a final response with another id': endingWith({ id: 'resp_2' }),
-    'a stream without response.created': STREAM.slice(1),
     'a name of a function that changes': endOfCall('read_file', 'read_filf'),
     'a call id that changes': endOfCall('call_fc_1', 'call_fc_2'),
     'an item_id of another item': edited('response.output_text.delta', { item_id: 'rs_1' }),
@@ -192,7 +326,6 @@ const REFUSED = {
       'response.function_call_arguments.done',
       { name: 'delete_file' },
     ),
-    'a beginning after an item': putBefore('response.completed', STREAM[1] as JsonObject),
   },
   changed_type: {
     'a delta of a text that its item cannot have': edited('response.output_text.delta', {
@@ -206,24 +339,6 @@ const REFUSED = {
     'an error in a response that is completed': endingWith({
       incomplete_details: { reason: 'x' },
     }),
-  },
-  unfinished: {
-    'an item that did not end': change(ofItem('response.output_item.done', 2), () => []),
-    'two messages at once': putAfter(
-      'response.output_text.delta',
-      itemEvent('added', 2, { id: 'msg_2', type: 'message', role: 'assistant', content: [] }),
-    ),
-    'an end before the end of an earlier item': [
-      ...STREAM.slice(0, 3),
-      ...itemEvents(1, { id: 'ws_1', type: 'web_search_call' }),
-    ],
-    'an item that did not end in a response that is incomplete': [
-      ...STREAM.slice(0, 11),
-      {
-        type: 'response.incomplete',
-        response: { ...(STREAM[0]?.response as JsonObject), status: 'incomplete', output: [] },
-      },
-    ],
   },
   upstream_failure: {
     'an error event': change(ofType('response.completed'), () => [
@@ -302,7 +417,8 @@ it("the reader gives a tool's answer by the provider beside the call of the same
     { type: 'response.output_item.done', item },
   ])
   expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
-  expect(read([...STREAM.slice(0, 2), ...items, ...items.slice(0, 1)]).code).not.toBeNull()
+  const again = { type: 'response.output_item.added', item: { ...items[0]?.item, status: 'x' } }
+  expect(read([...STREAM.slice(0, 2), ...items, again]).code).toBe('changed_identity')
 })
 
 it('the reader takes ids that are null for ids that are left out', () => {
@@ -349,17 +465,30 @@ it.each([
   ['tool_search_call', { arguments: {} }, { arguments: { query: 'a' } }],
 ])('the reader accepts a %s whose empty members are filled at its end', (type, start, end) => {
   expect(readItem(type, start, end)).toBeNull()
-  expect(readItem(type, end, start)).toBe('changed_identity')
 })
 
 it.each([
   ['mcp_approval_request', { arguments: '{"cmd":"ls"}' }, { arguments: '{"cmd":"rm -rf /"}' }],
-  ['tool_search_call', { arguments: { query: 'a' } }, { arguments: { query: 'b' } }],
+  ['tool_search_call', { arguments: {}, call_id: 'call_1' }, { arguments: {}, call_id: 'call_2' }],
   ['unknown_call', { code: 'a' }, { code: 'b' }],
   ['shell_call', { action: { commands: ['ls'] } }, { action: { commands: ['rm -rf /'] } }],
   ['unknown_call', { action: { env: { A: '1' } } }, { action: {} }],
-])('the reader refuses a %s that changes without deltas', (type, start, end) => {
-  expect(readItem(type, start, end)).toBe('changed_identity')
+])('the reader holds the start of a %s, which has no deltas, until its end', (type, start, end) => {
+  const item = { id: 'x_1', type }
+  const events = [
+    ...STREAM.slice(0, 2),
+    itemEvent('added', 0, { ...item, ...start }),
+    itemEvent('done', 0, { ...item, ...end }),
+  ]
+  expect(read(events.slice(0, 3)).given).toHaveLength(2)
+  expect(dataOf(read(events).given)[2]).toMatchObject({ item: { ...item, ...end } })
+  // An enclave has settled the stream.
+  expect(readAll(new ResponsesReader(false), events).code).toBe('changed_identity')
+})
+
+it('the reader refuses a search that changes after its start was shown', () => {
+  const search = (query: string) => ({ action: { type: 'search', query } })
+  expect(readItem('web_search_call', search('a'), search('b'))).toBe('changed_identity')
 })
 
 it('the reader accepts a model that is stated only at the end, as llama.cpp does', () => {

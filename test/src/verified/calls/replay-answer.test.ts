@@ -1,8 +1,6 @@
 import { expect, it } from 'vitest'
 import { EventParser } from '#attestation/dialects/chat/event-parser.ts'
 import { EVENT_DIALECTS, type EventDialect } from '#attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
-import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { replayAnswer } from '#src/verified/calls/replay-answer.ts'
 import { messagesStream } from '../../../attestation/dialects/messages-streams.ts'
@@ -10,8 +8,8 @@ import { readAll } from '../../../attestation/dialects/readers.ts'
 import { responsesStream } from '../../../attestation/dialects/responses-streams.ts'
 
 /** The answer that the replayed stream of an answer assembles to. */
-function readAgain(dialect: EventDialect, sent: readonly JsonObject[]): JsonObject {
-  const { events, last } = replayAnswer(dialect, sent)
+function readAgain(dialect: EventDialect, answer: JsonObject): JsonObject {
+  const { events, last } = replayAnswer(dialect, answer)
   const parsed = new EventParser().push(Buffer.from(`${events}data: ${last}\n\n`))
   const reader = dialect.openStream()
   for (const { event, data } of parsed) reader.read({ event, data: JSON.parse(data) })
@@ -36,7 +34,7 @@ it('a replayed message is the message', () => {
       { kind: 'tool', id: 't_1', pieces: ['{"a":"b"}'] },
     ]),
   )
-  expect(readAgain(messages, eventsOfMessage(answer))).toEqual(answer)
+  expect(readAgain(messages, answer)).toEqual(answer)
 })
 
 it.each(['completed', 'incomplete'] as const)(
@@ -51,7 +49,7 @@ it.each(['completed', 'incomplete'] as const)(
       ending,
     )
     const answer = answerOf(responses, built)
-    expect(readAgain(responses, eventsOfResponse(answer))).toEqual(answer)
+    expect(readAgain(responses, answer)).toEqual(answer)
   },
 )
 
@@ -64,10 +62,10 @@ it('a replayed response whose failure cut the input of a tool is the response', 
     { type: 'response.function_call_arguments.delta', output_index: 0, delta: '{"a"' },
     { type: 'response.failed', response: { ...begun, status: 'failed' } },
   ])
-  expect(readAgain(responses, eventsOfResponse(answer))).toEqual(answer)
+  expect(readAgain(responses, answer)).toEqual(answer)
 })
 
 it('an answer that did not end cannot be replayed', () => {
   const message = { ...answerOf(messages, messagesStream([])), stop_reason: null }
-  expect(() => replayAnswer(messages, eventsOfMessage(message))).toThrow()
+  expect(() => replayAnswer(messages, message)).toThrow()
 })
