@@ -13,7 +13,7 @@ export type OnToolInput = (text: string) => void
  * tokens may have ended it: readers then show the text or nothing. Returns `blank` for a text
  * without a value, `text` for an object with a number that canonical JSON does not keep, otherwise
  * the object. Throws FormatError `invalid_tool_input` for JSON that readers understand differently,
- * or that is no object.
+ * or that is not an object.
  */
 export function readToolInput(text: string): JsonObject | 'blank' | 'cut' | 'text' {
   if (text.trim() === '') return 'blank'
