@@ -87,21 +87,20 @@ export type Limits = {
    */
   readonly connectTimeoutMs: number
   /**
-   * FIRST_BYTE_TIMEOUT_MS: from the request to the first data of the answer (white space and
-   * comments do not count). Default 600000 (10 min): reasoning models think that long before a
+   * FIRST_BYTE_TIMEOUT_MS: from the request, or from white space or a comment, to the first data of
+   * the answer. Default 600000 (10 min): reasoning models think that long before a
    * non-streamed answer, and the common SDKs themselves give up after 10 min.
    */
   readonly firstByteTimeoutMs: number
   /**
-   * IDLE_TIMEOUT_MS: between data of an answer that has begun. Default 60000: no provider pauses
-   * that long.
+   * IDLE_TIMEOUT_MS: between bytes of an answer that has begun. Default 300000 (5 min): how long
+   * agents themselves wait.
    */
   readonly idleTimeoutMs: number
   /** ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an endless, slow answer. */
   readonly answerTimeoutMs: number
   /**
-   * DRAIN_TIMEOUT_MS: a gateway that stops reading for this long counts as gone. Default 60000, as
-   * the idle timeout.
+   * DRAIN_TIMEOUT_MS: a gateway that stops reading for this long counts as gone. Default 60000.
    */
   readonly drainTimeoutMs: number
   /**
@@ -200,7 +199,7 @@ function readLimits(variables: Variables, heapBytesMax: number, descriptorsMax: 
   return {
     connectTimeoutMs: variables.integer('CONNECT_TIMEOUT_MS', 10_000, time),
     firstByteTimeoutMs: variables.integer('FIRST_BYTE_TIMEOUT_MS', 600_000, time),
-    idleTimeoutMs: variables.integer('IDLE_TIMEOUT_MS', 60_000, time),
+    idleTimeoutMs: variables.integer('IDLE_TIMEOUT_MS', 300_000, time),
     answerTimeoutMs: variables.integer('ANSWER_TIMEOUT_MS', HOUR_MS, time),
     drainTimeoutMs: variables.integer('DRAIN_TIMEOUT_MS', 60_000, time),
     answerBytesMax: variables.integer('ANSWER_BYTES_MAX', 24 * 2 ** 20, {

@@ -1,4 +1,11 @@
-import { isCount, isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
+import {
+  isCount,
+  isJsonArray,
+  isJsonObject,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../json/value.ts'
 import type { DialectName } from './dialect-names.ts'
 
 export type TokenUsage = {
@@ -30,4 +37,15 @@ export function usageOf(dialect: DialectName, response: JsonObject): TokenUsage 
   // The provider chose these numbers, so their sum may not be a safe integer.
   if (!isCount(input) || !isCount(total)) return null
   return { prompt_tokens: input, completion_tokens: output, total_tokens: total }
+}
+
+/**
+ * The model that answered, as the answer states it. Anthropic hands a message that one model refused
+ * to another, and says so in a block of the message. Null if the answer names no model.
+ */
+export function answeringModel({ model, content }: JsonObject): string | null {
+  const blocks = isJsonArray(content) ? content : []
+  const handed = blocks.findLast((block) => memberAt(block, 'type') === 'fallback')
+  const last = memberAt(handed, 'to', 'model') ?? model
+  return typeof last === 'string' ? last : null
 }

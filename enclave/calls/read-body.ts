@@ -46,8 +46,8 @@ export async function* readPackets(
 }
 
 /**
- * Returns the whole body and its SHA-256 (hex). The watchdog ignores leading white space: providers
- * send it while they compute. Throws the errors of readPackets.
+ * Returns the whole body and its SHA-256 (hex). Providers send leading white space while they
+ * compute. Throws the errors of readPackets.
  */
 export async function readAnswerBody(
   body: IncomingMessage,
@@ -59,8 +59,8 @@ export async function readAnswerBody(
   for await (const packet of readPackets(body, terms)) {
     hash.update(packet)
     buffer.append(packet)
-    if (hasBegun) terms.watchdog.touch()
-    else if (!packet.every((byte) => WHITE_SPACE.has(byte))) {
+    terms.watchdog.touch()
+    if (!hasBegun && !packet.every((byte) => WHITE_SPACE.has(byte))) {
       hasBegun = true
       terms.watchdog.expect('more of its answer', terms.idleTimeoutMs)
     }

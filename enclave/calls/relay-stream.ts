@@ -84,6 +84,7 @@ class StreamRelay {
 
   async readAll(): Promise<void> {
     for await (const packet of readPackets(this.input.body, this.input.bodyTerms)) {
+      this.input.watchdog.touch()
       this.received.update(packet)
       if (!this.hasData && this.start.length < START_BYTES_MAX) this.start.append(packet)
       // Data after the last event is hashed, because it was received, but otherwise ignored.
@@ -133,12 +134,10 @@ class StreamRelay {
 
   private recordData(): void {
     const { watchdog, idleTimeoutMs } = this.input
-    if (this.hasData) watchdog.touch()
-    else {
-      watchdog.expect('more of its answer', idleTimeoutMs)
-      this.start.take()
-    }
+    if (this.hasData) return
     this.hasData = true
+    watchdog.expect('more of its answer', idleTimeoutMs)
+    this.start.take()
   }
 
   /**

@@ -13,6 +13,8 @@ export type ImageOptions = {
   /** 0x and 40 hex digits, lower case. */
   readonly contract: string
   readonly isDevelopment: boolean
+  /** Limits of the enclave, by their variables. Others keep their defaults. */
+  readonly limits: Readonly<Record<string, string>>
   /** JSON file with a provider table. Null: the built-in table. */
   readonly providersFile: string | null
   /** PEM file with CAs. Null: the CAs of the image's Node.js. */
@@ -36,6 +38,7 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
   --contract ADDRESS            the anchor contract there
   --providers FILE              provider table (the built-in one)
   --ca FILE                     CAs for provider TLS, PEM (those of the image's Node.js)
+  --set NAME=VALUE              a limit of the enclave, such as IDLE_TIMEOUT_MS (docs/settings.md)
   --development                 software NSM and a network in place of vsock: for qemu, refused in production
   --packages DIR                take all packages from here; nothing is fetched
   --kernel FILE --cmdline-file FILE
@@ -61,6 +64,7 @@ export function parseImageOptions(words: readonly string[]): ImageCommand {
       chainId: parseChainId(values['chain-id']),
       contract: parseContract(values.contract),
       isDevelopment: values.development ?? false,
+      limits: parseLimits(values.set ?? []),
       providersFile: values.providers ?? null,
       caFile: values.ca ?? null,
       packagesFolder: values.packages ?? null,
@@ -80,6 +84,7 @@ export function parseImageOptions(words: readonly string[]): ImageCommand {
 
 const TEXT = { type: 'string' } as const
 const FLAG = { type: 'boolean' } as const
+const LIST = { type: 'string', multiple: true } as const
 
 const OPTIONS = {
   output: TEXT,
@@ -94,6 +99,7 @@ const OPTIONS = {
   'nsm-module': TEXT,
   'signing-key': TEXT,
   'signing-certificate': TEXT,
+  set: LIST,
   development: FLAG,
   'update-packages': FLAG,
   help: FLAG,
@@ -101,7 +107,11 @@ const OPTIONS = {
 
 type Values = ReturnType<typeof parseWords>
 type TextName = {
-  [Name in keyof typeof OPTIONS]: (typeof OPTIONS)[Name] extends typeof TEXT ? Name : never
+  [Name in keyof typeof OPTIONS]: (typeof OPTIONS)[Name] extends typeof LIST
+    ? never
+    : (typeof OPTIONS)[Name] extends typeof TEXT
+      ? Name
+      : never
 }[keyof typeof OPTIONS]
 
 function parseWords(words: readonly string[]) {
@@ -137,6 +147,28 @@ function parseContract(text: string | undefined): string {
   if (text === undefined || !/^0x[0-9a-fA-F]{40}$/.test(text))
     throw wrong('--contract: expected 0x and 40 hex digits')
   return text.toLowerCase()
+}
+
+/** Variables of the enclave that an image may set. All are measured. */
+const LIMITS = [
+  'CONNECT_TIMEOUT_MS',
+  'FIRST_BYTE_TIMEOUT_MS',
+  'IDLE_TIMEOUT_MS',
+  'ANSWER_TIMEOUT_MS',
+  'DRAIN_TIMEOUT_MS',
+  'ANSWER_BYTES_MAX',
+  'PENDING_BYTES_MAX',
+]
+
+function parseLimits(words: readonly string[]): Readonly<Record<string, string>> {
+  const limits = new Map<string, string>()
+  for (const word of words) {
+    const [, name = '', value = ''] = /^([A-Z_]+)=(\d+)$/.exec(word) ?? []
+    if (!LIMITS.includes(name) || limits.has(name))
+      throw wrong(`--set: expected one of ${LIMITS.join(', ')}, once, and a whole number`)
+    limits.set(name, value)
+  }
+  return Object.fromEntries([...limits].toSorted())
 }
 
 function wrong(message: string): BuildError {

@@ -21,11 +21,11 @@ import { runCommand } from './run-command.ts'
 export async function readImageSettings(
   options: Pick<
     ImageOptions,
-    'chainId' | 'contract' | 'isDevelopment' | 'providersFile' | 'caFile'
+    'chainId' | 'contract' | 'isDevelopment' | 'limits' | 'providersFile' | 'caFile'
   >,
   { node, cache }: { readonly node: TreeEntry; readonly cache: string },
 ): Promise<ImageSettings> {
-  const { chainId, contract, isDevelopment, providersFile, caFile } = options
+  const { chainId, contract, isDevelopment, limits, providersFile, caFile } = options
   const cas = caFile === null ? await readCarriedCas(node, cache) : await readInput(caFile)
   attempt(caFile ?? 'CAs of Node.js', () => parseCas(cas))
   const providers =
@@ -35,7 +35,7 @@ export async function readImageSettings(
   const fault = isDevelopment ? findDemoFault(providers) : findClearFault(providers)
   if (fault !== null) throw new BuildError('options', `${providersFile}: ${fault}`)
   checkReach(providers, providersFile)
-  return { chainId, contract, isDevelopment, providers, cas }
+  return { chainId, contract, isDevelopment, limits, providers, cas }
 }
 
 function findClearFault(providers: readonly ProviderEntry[]): string | null {
@@ -108,6 +108,7 @@ export type ImageSettings = {
    * its measurements.
    */
   readonly isDevelopment: boolean
+  readonly limits: ImageOptions['limits']
   readonly providers: readonly ProviderEntry[]
   /** PEM bundle for verifying provider TLS. */
   readonly cas: Uint8Array
@@ -209,7 +210,7 @@ const USERS = [
 const VSOCK_PORT_BASE = 8000
 const FIRST_BRIDGE = 2
 
-function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): string {
+function writeVariables({ chainId, contract, isDevelopment, limits }: ImageSettings): string {
   return writeLines([
     `NODE_ENV=${isDevelopment ? 'development' : 'production'}`,
     `NSM=${isDevelopment ? 'software' : 'device'}`,
@@ -221,6 +222,7 @@ function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): st
     'ENCLAVE_SOCKET_MODE=660',
     'PROVIDERS_FILE=/etc/affidavit/providers.json',
     'PROVIDER_CA_FILE=/etc/affidavit/provider-cas.pem',
+    ...Object.entries(limits).map(([name, value]) => `${name}=${value}`),
     ...(isDevelopment ? DEVELOPMENT_VARIABLES : []),
   ])
 }

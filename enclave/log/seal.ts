@@ -4,6 +4,7 @@ import { decodeHex, encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
 import { hashResponse } from '#attestation/completion-hash.ts'
 import { type CallHeaders, statedHeaders } from '#attestation/dialects/call-request.ts'
 import type { Dialect } from '#attestation/dialects/dialects.ts'
+import { answeringModel } from '#attestation/dialects/usage.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { hashLeaf } from '#attestation/merkle/hash.ts'
@@ -115,7 +116,6 @@ function makeReceipt(
   hashes: { readonly hash: string; readonly requestHash: string; readonly responseHash: string },
   finished: FinishedCompletion,
 ): ReceiptV3 {
-  const { model } = finished.response
   return {
     version: 3,
     index,
@@ -127,7 +127,7 @@ function makeReceipt(
     provider: finished.provider,
     model: {
       requested: finished.requestedModel,
-      returned: typeof model === 'string' ? model : null,
+      returned: answeringModel(finished.response),
     },
     outcome: finished.outcome,
     started_at: finished.startedAtMs,

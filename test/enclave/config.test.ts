@@ -54,7 +54,7 @@ describe('readConfig', () => {
       limits: {
         connectTimeoutMs: 10_000,
         firstByteTimeoutMs: 600_000,
-        idleTimeoutMs: 60_000,
+        idleTimeoutMs: 300_000,
         answerTimeoutMs: 3_600_000,
         drainTimeoutMs: 60_000,
         answerBytesMax: 25_165_824,

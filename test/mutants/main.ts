@@ -22,6 +22,9 @@ const NOT_SEEDED = /(?:^|\/)main\.ts$|^client\/examples\/|^src\/local\/|^enclave
 /** A run that takes longer hangs. */
 const LIMIT_MS = { run: 60_000, file: 10_000 }
 
+/** Whether a test file passes in a copy of the project without any fault. */
+const isTrusted = new Map<string, boolean>()
+
 const { values } = parseArgs({
   options: {
     in: { type: 'string', multiple: true },
@@ -100,9 +103,6 @@ async function tryInSteps(
   }
   return null
 }
-
-/** Whether a test file passes in a copy of the project without any fault. */
-const isTrusted = new Map<string, boolean>()
 
 async function findTrust(checkout: Checkout, test: string, mutant: Mutant): Promise<boolean> {
   const known = isTrusted.get(test)

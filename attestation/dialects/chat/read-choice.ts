@@ -68,8 +68,6 @@ export function readChoice(
   const isSaying = hasMembers(delta) || logprobs !== null
   if (open.finishReason !== null) {
     if (isSaying) throw invalidChunk('expected no part of a choice after its finish_reason')
-    if (finish !== null && finish.reason !== open.finishReason)
-      throw new FormatError('changed_finish', 'expected finish_reason to be the one given before')
     const isMore = finish === null && hasMembers(members)
     const more = { ...members, index, delta: {}, logprobs: null, finish_reason: null }
     return { state: settled(before, open), parts: [null, isMore ? more : null, null] }

@@ -107,6 +107,7 @@ export async function verifyFirstCompletion(stage: BootStage): Promise<FirstComp
 /** A development image with the built-in providers and CAs, Debian's kernel and our init. */
 const NOTHING_OF_THE_OPERATORS = {
   isDevelopment: true,
+  limits: {},
   providersFile: null,
   caFile: null,
   kernel: null,

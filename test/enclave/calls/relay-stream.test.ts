@@ -65,6 +65,7 @@ beforeAll(async () => {
     limits: {
       firstByteTimeoutMs: 2_000,
       idleTimeoutMs: 1_000,
+      answerTimeoutMs: 4_000,
       drainTimeoutMs: 1_000,
       answerBytesMax: 2 ** 20,
     },
@@ -189,14 +190,16 @@ describe('a stream', () => {
     expect((await enclave.takeAll()).map(({ response }) => response)).toHaveLength(3)
   })
 
-  it('a stream may send comments alone past the idle timeout, within the first-byte timeout', async () => {
-    script = () => [
-      send(EVENT_STREAM_HEAD),
-      pause(600),
-      send(chunked(': ping\n\n')),
-      pause(600),
-      ...[...streamOf(eventsOf(whole))].slice(1),
-    ]
+  // https://github.com/openclaw/openclaw/issues/152535
+  it('a stream may send comments alone, before its data past the first-byte timeout and amid them past the idle timeout', async () => {
+    const wait = [...comments()].slice(1, 50)
+    const [start, ...events] = [...streamOf(eventsOf(whole))]
+    script = () => [start as Step, ...wait, ...events]
+    expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
+    const text = eventsOf(whole)
+    const middle = text.indexOf('\n\n') + 2
+    const [begin, end] = [text.slice(0, middle), text.slice(middle)]
+    script = () => [...brokenStream(begin, wait), ...[...streamOf(end)].slice(1)]
     expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
   })
 })

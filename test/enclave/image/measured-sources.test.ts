@@ -15,6 +15,7 @@ const SETTINGS = {
   chainId: 1,
   contract: `0x${'ab'.repeat(20)}`,
   isDevelopment: false,
+  limits: {},
   providers: [],
   cas: new Uint8Array(),
 }

@@ -14,6 +14,7 @@ describe('parseImageOptions', () => {
         chainId: 1,
         contract: CONTRACT.toLowerCase(),
         isDevelopment: false,
+        limits: {},
         providersFile: null,
         caFile: null,
         packagesFolder: null,
@@ -23,6 +24,12 @@ describe('parseImageOptions', () => {
         signing: null,
       },
     })
+  })
+
+  it('parseImageOptions takes limits, in the order of their names', () => {
+    const words = ['--set', 'IDLE_TIMEOUT_MS=600000', '--set', 'ANSWER_BYTES_MAX=1']
+    const limits = { ANSWER_BYTES_MAX: '1', IDLE_TIMEOUT_MS: '600000' }
+    expect(parseImageOptions([...REQUIRED, ...words])).toMatchObject({ options: { limits } })
   })
 
   it('parseImageOptions takes a kernel with its command line, and a key with its certificate', () => {
@@ -50,6 +57,9 @@ describe('parseImageOptions', () => {
     [['--chain-id', '1', '--contract', '0xab'], '--contract'],
     [[...REQUIRED, '--kernel', 'k'], '--kernel and --cmdline-file belong together'],
     [[...REQUIRED, '--signing-certificate', 'c'], 'belong together'],
+    [[...REQUIRED, '--set', 'NODE_ENV=1'], '--set'],
+    [[...REQUIRED, '--set', 'IDLE_TIMEOUT_MS=x'], '--set'],
+    [[...REQUIRED, '--set', 'IDLE_TIMEOUT_MS=1', '--set', 'IDLE_TIMEOUT_MS=2'], 'once'],
     [[...REQUIRED, '--fast'], '--fast'],
   ])('parseImageOptions refuses %j, naming what is wrong', (words, message) => {
     expect(() => parseImageOptions(words)).toThrow(BuildError)

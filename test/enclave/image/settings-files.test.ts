@@ -17,6 +17,7 @@ const SETTINGS: ImageSettings = {
   chainId: 8453,
   contract: `0x${'ab'.repeat(20)}`,
   isDevelopment: false,
+  limits: {},
   providers: BUILT_IN_PROVIDERS,
   cas: new TextEncoder().encode(bundledCas().pem),
 }
@@ -84,6 +85,11 @@ describe('writeSettings', () => {
       isProduction: false,
       nsm: 'software',
     })
+  })
+
+  it('writeSettings gives the enclave the limits of the image', () => {
+    const files = writeSettings({ ...SETTINGS, limits: { IDLE_TIMEOUT_MS: '600000' } })
+    expect(configOf(files).limits.idleTimeoutMs).toBe(600_000)
   })
 
   it('writeSettings leads the names of the providers, and no others, to bridges', () => {

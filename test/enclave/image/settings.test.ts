@@ -26,6 +26,7 @@ function read(table: unknown, { isDevelopment = false } = {}) {
     chainId: 1,
     contract: `0x${'ab'.repeat(20)}`,
     isDevelopment,
+    limits: {},
     providersFile,
     caFile,
   }

@@ -49,6 +49,14 @@ async function makeNotary() {
 }
 
 describe('sealCompletion', () => {
+  it('the receipt names the model that a message was handed to', async () => {
+    const notary = await makeNotary()
+    const content = [{ type: 'fallback', from: { model: 'made' }, to: { model: 'other' } }]
+    sealCompletion(notary, { ...finished, response: { ...finished.response, content } })
+    const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
+    expect(JSON.parse(sealed?.receipt ?? '').model.returned).toBe('other')
+  })
+
   it('sealCompletion makes the leaf that attestation/formats.md describes', async () => {
     const notary = await makeNotary()
     expect(sealCompletion(notary, finished).notice).toEqual({

@@ -62,6 +62,10 @@ const NAMED: Readonly<Record<string, Omit<StreamCase, 'name'>>> = {
     ],
     given: [{ content: 'Hi' }, ENDED],
   },
+  'another finish_reason, with an empty text': {
+    events: [text('Hi'), end(), end('length', { content: '' })],
+    given: [{ content: 'Hi' }, ENDED],
+  },
   'a finish_reason twice, the second time with nothing': {
     from: 'https://github.com/sgl-project/sglang/pull/8417',
     events: [text('Hi'), end(), end('stop', { content: '' })],
@@ -409,7 +413,6 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     end('tool_calls'),
   ],
   'text after the finish_reason': [text('Hi'), end(), text('more')],
-  'two finish_reasons': [text('Hi'), end(), end('length')],
   'calls of both forms': [
     choice({ function_call: { name: 'f', arguments: '{}' } }),
     calls({ index: 0, id: 'a', function: { name: 'g', arguments: '{}' } }),
