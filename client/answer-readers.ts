@@ -95,12 +95,12 @@ function refuseErrorEvent(text: string): void {
   createAnswerSize().add(data)
   const json = parseExactJson(encodeUtf8(data))
   const error = isJsonObject(json) ? (memberOf(json, 'error') ?? json) : null
-  throw new AffidavitError('error_in_answer', describeGatewayError(error))
+  throw new AffidavitError('error_in_answer', describeGatewayError(error), { cause: error })
 }
 
 function refuseError(error: Json | undefined): void {
   if (error === undefined || error === null) return
-  throw new AffidavitError('error_in_answer', describeGatewayError(error))
+  throw new AffidavitError('error_in_answer', describeGatewayError(error), { cause: error })
 }
 
 function withoutMissingProof(end: () => unknown): void {

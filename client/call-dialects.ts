@@ -1,7 +1,7 @@
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { readLines } from '#attestation/dialects/chat/kept-events.ts'
 import { DIALECTS, type Dialect, EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
-import { agentStatusOf, anthropicError } from '#attestation/dialects/error-forms.ts'
+import { agentStatusOf, anthropicError, openAiError } from '#attestation/dialects/error-forms.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberAt, memberOf } from '#attestation/json/value.ts'
 import {
@@ -108,10 +108,6 @@ const MESSAGES: CallDialect = {
 }
 
 export const CALL_DIALECTS: readonly [CallDialect, ...CallDialect[]] = [CHAT, RESPONSES, MESSAGES]
-
-function openAiError({ message, type, code, param = null }: CallerFault): JsonObject {
-  return { error: { message, type, param, code } }
-}
 
 function responseIn(first: string): JsonObject {
   const { data } = readLines(first)

@@ -331,7 +331,7 @@ function readAnswer(bytes: Uint8Array, { form }: Answered): JsonObject {
     throw new AffidavitError('invalid_answer', 'expected the answer to be a JSON object')
   const error = memberOf(answer, 'error') ?? null
   if (error !== null && memberOf(form.dialect.proofOf(answer), 'receipt') === undefined)
-    throw new AffidavitError('error_in_answer', describeGatewayError(error))
+    throw new AffidavitError('error_in_answer', describeGatewayError(error), { cause: error })
   return answer
 }
 

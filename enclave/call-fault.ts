@@ -1,5 +1,5 @@
-import { type EnclaveFault, FAULT_STATUS } from './protocol/enclave-api.ts'
-import { NO_REASON, type Refusal } from './protocol/refusal.ts'
+import { type EnclaveFault, type EnclaveFaultCode, FAULT_STATUS } from './protocol/enclave-api.ts'
+import { NO_REASON, type Reason, type Refusal } from './protocol/refusal.ts'
 
 /**
  * The fault of a call without an answer. The message is for the gateway's caller. It may repeat a
@@ -10,7 +10,7 @@ export class CallFault extends Error {
   readonly fault: EnclaveFault
 
   constructor(
-    code: keyof typeof FAULT_STATUS,
+    code: EnclaveFaultCode,
     message: string,
     more: Partial<Omit<EnclaveFault, 'code' | 'message'>> = {},
   ) {
@@ -23,39 +23,40 @@ export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }
 
-/** A provider's own 4xx. The provider chose status and text. */
-class ProviderRefusal extends Error {
-  override readonly name = 'ProviderRefusal'
-  readonly fault: EnclaveFault
-
-  constructor(refusal: Omit<EnclaveFault, 'code' | 'loc'>) {
-    super(refusal.message)
-    this.fault = { ...refusal, code: 'provider_refused' }
-  }
-}
-
 /** The fault that the gateway receives when a provider answers with 4xx or 5xx. */
 export function refusalFault(
   status: number,
-  { message, code, retryAfterSeconds, mayRetry }: Refusal,
-): ProviderRefusal | CallFault {
-  const more = {
-    ...(code === null ? {} : { provider_code: code }),
+  { retryAfterSeconds, mayRetry, ...reason }: Refusal,
+): CallFault {
+  const words = reason.message === null ? '.' : `: ${reason.message}`
+  return reasonedFault(reason, status, {
+    message: `The provider answered with status ${status}${words}`,
     ...(retryAfterSeconds === null ? {} : { retry_after_seconds: retryAfterSeconds }),
     ...(mayRetry ? {} : { should_retry: false }),
+  })
+}
+
+/** The fault for an error that a provider states in an answer with status 200. */
+export function statedFault(reason: Reason, more: { readonly in_stream?: true } = {}): CallFault {
+  const message = `The provider broke off with an error: ${reason.message ?? NO_REASON}`
+  return reasonedFault(reason, reason.status ?? 500, { message, ...more })
+}
+
+function reasonedFault(
+  { message: words, code, type, param }: Reason,
+  status: number,
+  { message, ...more }: Partial<EnclaveFault> & { readonly message: string },
+): CallFault {
+  const facts = {
+    provider_status: status,
+    ...(code === null ? {} : { provider_code: code }),
+    ...(type === null ? {} : { provider_type: type }),
+    ...(param === null ? {} : { provider_param: param }),
+    ...more,
   }
-  if (status < 500)
-    return new ProviderRefusal({
-      status,
-      message: `The provider refused the request: ${message ?? NO_REASON}`,
-      ...more,
-    })
-  const words = message === null ? '.' : `: ${message}`
-  return new CallFault(
-    'provider_error',
-    `The provider answered with status ${status}${words}`,
-    more,
-  )
+  if (status >= 500) return new CallFault('provider_error', message, facts)
+  const refused = `The provider refused the request: ${words ?? NO_REASON}`
+  return new CallFault('provider_refused', refused, { status, ...facts })
 }
 
 /** The gateway closed the connection or stopped reading: the answer has no reader. */
@@ -65,6 +66,6 @@ export class CallerGone extends Error {
 
 /** Converts any error into a fault, without details if the error is unexpected. */
 export function faultOf(error: unknown): EnclaveFault {
-  if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
+  if (error instanceof CallFault) return error.fault
   return new CallFault('internal_error', 'The enclave failed; its log has more.').fault
 }

@@ -6,8 +6,18 @@ type DialectError = {
   readonly status: number
   readonly code: string
   readonly message: string
+  /** OpenAI's type of the error, or the provider's own. */
+  readonly type?: string
   /** The request's member that caused the error. Null or absent: no single member caused it. */
   readonly param?: string | null
+  /** The provider's own code. */
+  readonly provider_code?: string
+}
+
+/** OpenAI's form. A provider's own code replaces ours, since agents act on it. */
+export function openAiError(error: Omit<DialectError, 'status'>): JsonObject {
+  const { message, type = 'server_error', param = null, code, provider_code } = error
+  return { error: { message, type, param, code: provider_code ?? code } }
 }
 
 /**
@@ -16,6 +26,29 @@ type DialectError = {
  */
 export function agentStatusOf({ status, code }: Pick<DialectError, 'status' | 'code'>): number {
   return status === 422 || (status === 404 && code !== 'not_found') ? 400 : status
+}
+
+/**
+ * Returns the status that Anthropic's clients receive. They repeat a call after 529, or go to
+ * another model, so 529 is sent only when a retry can help.
+ */
+export function anthropicStatusOf(error: {
+  readonly status: number
+  readonly code: string
+  readonly shouldRetry: boolean
+  readonly providerStatus: number | null
+}): number {
+  const { code, shouldRetry, providerStatus } = error
+  if (code === 'insufficient_quota') return 402
+  const status = agentStatusOf(error)
+  if (status === 503 || (status === 502 && providerStatus === 529)) return shouldRetry ? 529 : 500
+  return status === 502 ? 500 : status
+}
+
+/** The status of an error of this type in Anthropic's form. Null for another type. */
+export function statusOfType(type: string): number | null {
+  const [status] = Object.entries(ANTHROPIC_TYPES).find(([, known]) => known === type) ?? []
+  return status === undefined ? null : Number(status)
 }
 
 /** Anthropic's form, with our `code` added. */

@@ -6,7 +6,7 @@ import { readWholeCalls } from '#attestation/dialects/chat/tool-calls.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
-import { CallFault } from '../call-fault.ts'
+import { CallFault, statedFault } from '../call-fault.ts'
 import { errorIn } from '../protocol/refusal.ts'
 
 /** Values for members that every completion has but the provider left out (interface 2.2). */
@@ -42,11 +42,10 @@ export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObj
   }
 }
 
-/** Throws CallFault `provider_error` for an answer with an error. */
+/** Throws CallFault `provider_error` or `provider_refused` for an answer with an error. */
 export function checkNoError(answer: Json): void {
-  const words = errorIn(answer)
-  if (words !== null)
-    throw new CallFault('provider_error', `The provider answered with an error: ${words}`)
+  const reason = errorIn(answer)
+  if (reason !== null) throw statedFault(reason)
 }
 
 function readJson(body: Uint8Array): Json {

@@ -174,7 +174,6 @@ async function askProvider(running: RunningCall): Promise<void> {
   } catch (error) {
     if (!(mayBeMade && error instanceof CallFault)) throw error
     const { code, message, ...more } = error.fault
-    // This line is only for the types: no CallFault has this code.
     if (code === 'provider_refused') throw error
     throw new CallFault(code, message, { ...more, may_be_made: true })
   }

@@ -143,15 +143,18 @@ export class EncryptedAnswerPort implements AnswerPort {
    */
   fail(fault: EnclaveFault, response: JsonObject = {}): Promise<void> {
     const report = hideCredential(fault, this.shown)
-    return this.#answer(answerFault(report, this.shown.isOperators), fault.code, response)
+    const answer = answerFault(report, this.shown.isOperators)
+    // Agents act on an error of a stream of Responses only when it comes as an event.
+    const isEvent = fault.in_stream === true && this.#options.dialect.name === 'responses'
+    return this.#answer(answer, { code: fault.code, isEvent }, response)
   }
 
   refuse(error: Parameters<typeof answerError>[0]): Promise<void> {
-    return this.#answer(answerError(error), 'invalid_request')
+    return this.#answer(answerError(error), { code: 'invalid_request' })
   }
 
   refuseRequest(faults: readonly RequestFault[]): Promise<void> {
-    return this.#answer(answerInvalid(faults), 'invalid_request')
+    return this.#answer(answerInvalid(faults), { code: 'invalid_request' })
   }
 
   stopKeepAlive(): void {
@@ -161,12 +164,13 @@ export class EncryptedAnswerPort implements AnswerPort {
 
   async #answer(
     answer: ErrorAnswer,
-    code: EnclaveFault['code'],
+    { code, isEvent = false }: { readonly code: EnclaveFault['code']; readonly isEvent?: boolean },
     response: JsonObject = {},
   ): Promise<void> {
     const { name } = this.#options.dialect
     const { head, body } = inDialect(name, answer)
     const report: EncryptedFault = { code, model: this.model }
+    if (isEvent) this.#begin({ content_type: EVENT_STREAM })
     if (this.#hasHead) {
       this.#recordJson(ENCRYPTED_RECORDS.fault, report)
       this.#writeEvents(errorEvent(name, body, { events: this.#eventsGiven, response }))
@@ -189,7 +193,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     const known = await proof.finally(forget)
     if (known === 'gone') throw gone()
     if (known === 'late') {
-      await this.#answer(answerError(COMMIT_DELAYED), 'not_ready', response)
+      await this.#answer(answerError(COMMIT_DELAYED), { code: 'not_ready' }, response)
       return null
     }
     return `${sealed.members},"tx_hash":"${known.tx_hash}","log":${JSON.stringify(known.log)}`

@@ -1,5 +1,10 @@
 import type { DialectName } from '#attestation/dialects/dialect-names.ts'
-import { agentStatusOf, anthropicError } from '#attestation/dialects/error-forms.ts'
+import {
+  agentStatusOf,
+  anthropicError,
+  anthropicStatusOf,
+  openAiError,
+} from '#attestation/dialects/error-forms.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { CALL_ERROR_RULES, type CallErrorCode, callErrorOf } from '../protocol/call-errors.ts'
 import type { EnclaveFault, EncryptedHead } from '../protocol/enclave-api.ts'
@@ -13,7 +18,11 @@ import {
 import type { RequestFault } from '../protocol/request-faults.ts'
 
 /** An error for the caller of an encrypted call, in the same form as for other calls. */
-export type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
+export type ErrorAnswer = {
+  readonly head: EncryptedHead
+  readonly body: string
+  readonly providerStatus: number | null
+}
 
 /** `isOperators` has the same meaning as in callErrorOf. */
 export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAnswer {
@@ -37,6 +46,7 @@ export function answerError(error: {
       should_retry: shouldRetry,
     },
     body: errorEnvelope({ code, message, ...facts }),
+    providerStatus: facts.providerStatus,
   }
 }
 
@@ -49,19 +59,22 @@ export function answerInvalid(faults: readonly RequestFault[]): ErrorAnswer {
       should_retry: true,
     },
     body: validationEnvelope(faults),
+    providerStatus: null,
   }
 }
 
 /** Gives an error the form and the status that the clients of the dialect expect. */
 export function inDialect(dialect: DialectName, answer: ErrorAnswer): ErrorAnswer {
   if (dialect === 'chat') return answer
-  const { message, type, param, code } = JSON.parse(answer.body).error
-  const status = agentStatusOf({ status: answer.head.status, code })
-  const formed =
-    dialect === 'messages'
-      ? anthropicError({ status, code, message, param })
-      : { error: { message, type, param, code } }
-  return { head: { ...answer.head, status }, body: JSON.stringify(formed) }
+  const { error } = JSON.parse(answer.body)
+  const { head, providerStatus } = answer
+  const { status: given, should_retry: shouldRetry } = head
+  const isMessages = dialect === 'messages'
+  const status = isMessages
+    ? anthropicStatusOf({ code: error.code, status: given, shouldRetry, providerStatus })
+    : agentStatusOf({ status: given, code: error.code })
+  const formed = isMessages ? anthropicError({ ...error, status }) : openAiError(error)
+  return { ...answer, head: { ...head, status }, body: JSON.stringify(formed) }
 }
 
 /**

@@ -79,7 +79,11 @@ export function callErrorOf(fault: EnclaveFault, isOperators: boolean): CallErro
     message: isInternal ? 'Internal server error' : (WORDS[code] ?? message),
     details: {
       status: hasStatus ? status : undefined,
+      providerStatus: fault.provider_status,
       providerCode: fault.provider_code,
+      providerType: fault.provider_type,
+      providerParam: fault.provider_param,
+      isInStream: fault.in_stream,
       retryAfterSeconds: fault.retry_after_seconds,
       shouldRetry: fault.should_retry === false ? false : undefined,
     },

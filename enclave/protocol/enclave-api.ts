@@ -268,8 +268,13 @@ export type EnclaveFault = {
    * For invalid_request: the place in the body, as in the gateway's 422: `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
-  /** For provider_refused and provider_error: the provider's code, which the provider controls. */
+  /** For provider_refused and provider_error: what the provider states, which it controls. */
+  readonly provider_status?: number
   readonly provider_code?: string
+  readonly provider_type?: string
+  readonly provider_param?: string
+  /** True if the provider stated the error in a stream with status 200. */
+  readonly in_stream?: boolean
   /** For provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number
   /** False if the provider states that a retry does not help (`x-should-retry`). */
@@ -281,12 +286,13 @@ export type EnclaveFault = {
   readonly may_be_made?: boolean
 }
 
-/** The status for each fault's code. A fault with provider_refused has the provider's own 4xx. */
+/** The status for each fault's code. */
 export const FAULT_STATUS = {
   invalid_request: 422, // the body is not strict JSON with model and messages (413: too long)
   unsupported_model: 404, // no provider serves this model
   provider_mismatch: 409, // the model selects another provider than the gateway named
   credential_mismatch: 422, // the caller demanded another credential than the call has
+  provider_refused: 502, // the provider's own client error, whose status replaces this one
   provider_error: 502, // the provider answered with 5xx, with a redirect, or not with a completion
   provider_unreachable: 502, // DNS, connect or TLS failure
   provider_key_mismatch: 502, // the provider's TLS key is not accepted: nothing was sent
@@ -303,8 +309,7 @@ export const FAULT_STATUS = {
   internal_error: 500,
 } as const
 
-/** `provider_refused` is the provider's own client error, with its status and message. */
-export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
+export type EnclaveFaultCode = keyof typeof FAULT_STATUS
 
 export type PullRequest = {
   /** First requested index. Acknowledges all earlier completions, which the enclave then drops. */

@@ -19,15 +19,22 @@ export type ErrorDetails = {
   readonly retryAfterSeconds?: number | undefined
   /** False: a retry does not help, even if the rule allows it. */
   readonly shouldRetry?: false | undefined
-  /** The provider's own error code. */
+  /** The provider's own status, code, type and param. */
+  readonly providerStatus?: number | undefined
   readonly providerCode?: string | undefined
+  readonly providerType?: string | undefined
+  readonly providerParam?: string | undefined
+  /** True if the provider stated the error in a stream. */
+  readonly isInStream?: boolean | undefined
 }
 
 export type ErrorFacts = {
   readonly status: number
   readonly retryAfterSeconds: number | null
   readonly shouldRetry: boolean
+  readonly providerStatus: number | null
   readonly providerCode: string | null
+  readonly providerType: string | null
   /** The request's member that caused the error. Null if no single member caused it. */
   readonly param: string | null
 }
@@ -37,8 +44,10 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
     status: details.status ?? rule.status,
     retryAfterSeconds: details.retryAfterSeconds ?? rule.retryAfterSeconds ?? null,
     shouldRetry: (details.shouldRetry ?? rule.shouldRetry) !== false,
+    providerStatus: details.providerStatus ?? null,
     providerCode: details.providerCode ?? null,
-    param: rule.param ?? null,
+    providerType: details.providerType ?? null,
+    param: details.providerParam ?? rule.param ?? null,
   }
 }
 
@@ -48,7 +57,7 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
  */
 export const RETRY_SECONDS_MAX = 59
 
-/** The possible values of `error.type`. */
+/** The possible values of `error.type`, except a provider's own. */
 export const ERROR_TYPES = [
   'invalid_request_error',
   'authentication_error',
@@ -72,16 +81,17 @@ function errorTypeOf(status: number): ErrorType {
  * is in an `error` object.
  */
 export function errorEnvelope(
-  error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {
+  error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode' | 'providerType'> & {
     readonly code: string
     readonly message: string
   },
 ): string {
-  const { status, code, message, providerCode, param } = error
+  const { status, code, message, providerCode, providerType, param } = error
+  const type = providerType ?? errorTypeOf(status)
   const more = providerCode === null ? {} : { provider_code: providerCode }
   return JSON.stringify({
     response: 'NOK',
-    error: { status_code: status, code, message, type: errorTypeOf(status), param, ...more },
+    error: { status_code: status, code, message, type, param, ...more },
   })
 }
 

@@ -11,11 +11,20 @@ export const REFUSAL_BYTES_MAX = 1024 * 1024
 /** Longer waits are shortened to this. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/** The refusal from a provider, a backend or another service. The service controls its content. */
-export type Refusal = {
+/** The reason that a service states for an error. The service controls its content. */
+export type Reason = {
   /** Printable and limited in length. Null if the service states no reason. */
   readonly message: string | null
   readonly code: string | null
+  readonly type: string | null
+  /** The request's member that the service blames. */
+  readonly param: string | null
+  /** The HTTP status, 400 to 599, that the error states in its body. Null without one. */
+  readonly status: number | null
+}
+
+/** The refusal from a provider, a backend or another service. */
+export type Refusal = Reason & {
   /** The wait that the service asks for, with fractions. Null if it asks for none. */
   readonly retryAfterSeconds: number | null
   /** False if the service states that a retry does not help (`x-should-retry`). */
@@ -46,13 +55,13 @@ export function readRefusal(answer: {
 }
 
 /**
- * Returns message and code of an error's JSON. Accepts `{error: {message, code | type}}` (OpenAI),
+ * Returns the reason in an error's JSON. Accepts `{error: {message, code | type}}` (OpenAI),
  * this form with `metadata.raw` (OpenRouter), `{error: text}`, `{error, message}` with a title or a
  * flag as `error`, `{message}` with a text or an object (Mistral), `{detail}` with a text or a list
  * (FastAPI), `{errors}`, the further NAMES, a text alone, and an array that contains one of these
  * values (Google).
  */
-export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
+export function readReason(body: Json): Reason {
   const outer = isJsonArray(body) ? (body[0] ?? null) : body
   const { error = null, ...others } = isJsonObject(outer) ? outer : { error: outer }
   const source = isJsonObject(error) ? error : others
@@ -62,27 +71,53 @@ export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
   const isTitle = typeof error === 'string' || inner === ''
   const parts = new Set([inner, isTitle ? wordsOf(others, 0) : ''])
   const message = [...parts].filter((part) => part !== '').join(': ')
+  const stated = [source.code, source.status, source.status_code].map(Number)
+  const word = [source.code, source.type].find((one) => STATUSES.has(String(one)))
   return {
     message: message === '' ? null : printable(message, REFUSAL_MESSAGE_CHARACTERS_MAX),
-    code: code === undefined ? null : printable(String(code), REFUSAL_CODE_CHARACTERS_MAX),
+    code: wordIn(code),
+    type: wordIn(typeof source.type === 'string' ? source.type : null),
+    param: wordIn(typeof source.param === 'string' ? source.param : null),
+    status: stated.find((one) => one >= 400 && one < 600) ?? STATUSES.get(String(word)) ?? null,
   }
 }
 
+function wordIn(value: Json | undefined): string | null {
+  const word = isCode(value) ? printable(String(value), REFUSAL_CODE_CHARACTERS_MAX) : ''
+  return word === '' ? null : word
+}
+
+/** The HTTP statuses of the codes and types of errors that come in a stream or with status 200. */
+const STATUSES: ReadonlyMap<string, number> = new Map([
+  ['context_length_exceeded', 400],
+  ['invalid_prompt', 400],
+  ['invalid_request_error', 400],
+  ['request_too_large', 413],
+  ['insufficient_quota', 429],
+  ['rate_limit_error', 429],
+  ['rate_limit_exceeded', 429],
+  ['overloaded_error', 529],
+])
+
 /**
- * Returns the words of an error that comes in the place of an answer, an event or a choice. Null
+ * Returns the reason of an error that comes in the place of an answer, an event or a choice. Null
  * for anything else. `isBegun`: a part of the answer came before, so other words are no error
  * unless the object says so.
  */
-export function errorIn(body: Json, isBegun = false): string | null {
+export function errorIn(body: Json, isBegun = false): Reason | null {
   const data = isJsonArray(body) ? (body[0] ?? null) : body
-  if (!isJsonObject(data)) return readReason(data).message
+  if (!isJsonObject(data)) return wordedReason(data)
   const { error = null, choices = null } = data
   const failed = isJsonArray(choices) ? (choices.find(hasError) ?? null) : null
-  if (error !== null || failed !== null)
-    return readReason(error === null ? failed : data).message ?? NO_REASON
+  if (error !== null || failed !== null) return readReason(error === null ? failed : data)
   if (isBegun && data.object !== 'error') return null
   const isAnswer = ANSWERS.some((name) => (data[name] ?? null) !== null)
-  return isAnswer || data.object === 'chat.completion.chunk' ? null : readReason(data).message
+  return isAnswer || data.object === 'chat.completion.chunk' ? null : wordedReason(data)
+}
+
+function wordedReason(body: Json): Reason | null {
+  const reason = readReason(body)
+  return reason.message === null ? null : reason
 }
 
 export const NO_REASON = 'no reason given'

@@ -3,9 +3,9 @@ import { type DialectEvent, hashedLine, type StreamReader } from '#attestation/d
 import { FormatError } from '#attestation/errors.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '#attestation/json/parse-lenient.ts'
-import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
-import { CallFault } from '../call-fault.ts'
-import { errorIn, NO_REASON, readReason } from '../protocol/refusal.ts'
+import { isJsonObject, type JsonObject } from '#attestation/json/value.ts'
+import { CallFault, statedFault } from '../call-fault.ts'
+import { errorIn, readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 import { CutCharacters } from './cut-characters.ts'
 
@@ -72,8 +72,8 @@ export class EventStream implements AnswerStream {
 }
 
 /**
- * Returns the JSON object in an event. Throws CallFault `provider_error`, with the text of an event
- * `error`.
+ * Returns the JSON object in an event. Throws CallFault `provider_error`, for an event `error` with
+ * its text.
  */
 export function parseEventData(data: string, event = ''): JsonObject {
   try {
@@ -82,7 +82,7 @@ export function parseEventData(data: string, event = ''): JsonObject {
   } catch (error) {
     if (!(error instanceof FormatError)) throw error
   }
-  if (event === 'error') throw new CallFault('provider_error', brokeOff(wordsIn(data)))
+  if (event === 'error') throw statedFault(readReason(data), { in_stream: true })
   throw new CallFault('provider_error', 'The provider sent an event that is no JSON object.')
 }
 
@@ -91,22 +91,14 @@ function mayBeError(event: string, { type, object }: JsonObject): boolean {
   return [event, object, type].includes('error') || typeof type !== 'string'
 }
 
-/** Throws CallFault `provider_error` for an event that only reports an error. */
+/** Throws CallFault for an event that only reports an error. */
 export function refuseError(event: string, data: JsonObject, isBegun: boolean): void {
-  const words = event === 'error' ? wordsIn(data) : errorIn(data, isBegun)
-  if (words !== null) throw new CallFault('provider_error', brokeOff(words))
-}
-
-function wordsIn(error: Json): string {
-  return readReason(error).message ?? NO_REASON
-}
-
-function brokeOff(reason: string): string {
-  return `The provider broke off with an error: ${reason}`
+  const reason = event === 'error' ? readReason(data) : errorIn(data, isBegun)
+  if (reason !== null) throw statedFault(reason, { in_stream: true })
 }
 
 function messageFor({ code, message }: FormatError): string {
   return code === 'upstream_failure'
-    ? brokeOff(message)
+    ? `The provider broke off with an error: ${message}`
     : `The provider sent a stream that readers would understand differently: ${message}.`
 }

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, memberOf } from '#attestation/json/value.ts'
-import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '#enclave/protocol/refusal.ts'
+import { REFUSAL_BYTES_MAX, type Reason, readRefusal } from '#enclave/protocol/refusal.ts'
 import {
   FAULT_MESSAGE_LENGTH_MAX,
   FAULT_STATUS_CODES,
@@ -51,24 +51,26 @@ export function refusalError(answer: {
 }): BackendError {
   const { status } = answer
   const { 'content-encoding': _, ...headers } = answer.headers
-  const { message, code, retryAfterSeconds } = readRefusal({ ...answer, headers })
-  if (status === 200) return backendErrorOf({ message: otherThanAsked(headers, message), code })
+  const refusal = readRefusal({ ...answer, headers })
+  const { message, status: stated, retryAfterSeconds } = refusal
+  if (status === 200)
+    return backendErrorOf({ ...refusal, message: otherThanAsked(headers, message) })
   const wait = retryAfterSeconds === null ? null : Math.ceil(retryAfterSeconds)
   // Some backends answer 500 and write the real status into the body.
-  const meant = status === 500 && code !== null && FAULT_STATUS_CODES.has(Number(code))
+  const meant = status === 500 && stated !== null && FAULT_STATUS_CODES.has(stated) ? stated : null
   const reason = `the backend answered with status ${status}`
   // 429 is the protocol's only status for a backend that is at its limit.
   const sent = wait !== null && BUSY.has(status) ? 429 : status
-  return new BackendError(message ?? reason, meant ? Number(code) : sent, wait, reason)
+  return new BackendError(message ?? reason, meant ?? sent, wait, reason)
 }
 
 /** With a wait, these statuses mean that the backend takes no more calls for that time. */
 const BUSY: ReadonlySet<number> = new Set([503, 529])
 
 /** Returns the error in a stream's chunk, or in a whole answer sent instead of a stream. */
-export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
+export function backendErrorOf({ message, status }: Reason): BackendError {
   const reason = 'the backend answered with an error'
-  return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
+  return new BackendError(message ?? reason, status ?? 500, null, reason)
 }
 
 /** An error's usual types, JSON and HTML, are not named beside its words. */

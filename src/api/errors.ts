@@ -121,10 +121,14 @@ export class ApiError extends Error implements ErrorFacts {
   readonly status: number
   readonly retryAfterSeconds: number | null
   readonly shouldRetry: boolean
+  readonly providerStatus: number | null
   readonly providerCode: string | null
+  readonly providerType: string | null
   readonly param: string | null
   readonly leavesNoResult: boolean
   readonly mayBeMade: boolean
+  /** True if the provider stated the error in a stream. */
+  readonly isInStream: boolean
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
     super(message, { cause: details.cause })
@@ -133,10 +137,13 @@ export class ApiError extends Error implements ErrorFacts {
     this.status = facts.status
     this.retryAfterSeconds = facts.retryAfterSeconds
     this.shouldRetry = facts.shouldRetry
+    this.providerStatus = facts.providerStatus
     this.providerCode = facts.providerCode
+    this.providerType = facts.providerType
     this.param = details.param ?? facts.param
     this.leavesNoResult = details.leavesNoResult ?? false
     this.mayBeMade = details.mayBeMade ?? false
+    this.isInStream = details.isInStream ?? false
   }
 }
 

@@ -13,8 +13,8 @@ export type EventStreamOptions = {
 
 /**
  * Answers with the events that `write` writes. If `write` fails before anything was sent, its error
- * is thrown again, or sent as an error event if `isEvent` returns true. After the stream has begun,
- * every error is sent as an error event. A keep-alive comment also begins the stream. `soFar`
+ * is thrown again, or sent as an error event if `isEvent` or the face says so. After the stream has
+ * begun, every error is sent as an error event. A keep-alive comment also begins the stream. `soFar`
  * returns what the caller has received. Some faces need this for their error events.
  */
 export async function streamEvents(
@@ -44,7 +44,11 @@ export async function streamEvents(
   try {
     await write(recording)
   } catch (error) {
-    if (context.res.destroyed || !(writer.isOpen() || isEvent(error))) throw error
+    if (
+      context.res.destroyed ||
+      !(writer.isOpen() || isEvent(error) || context.state.face.isEvent(error))
+    )
+      throw error
     const { state } = context
     writer.end(state.face.errorEvents(recordFailure(context, error, log), state, soFar()))
   } finally {

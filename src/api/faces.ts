@@ -1,21 +1,22 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { z } from 'zod'
-import { agentStatusOf, anthropicError } from '#attestation/dialects/error-forms.ts'
-import type { JsonObject } from '#attestation/json/value.ts'
 import {
-  type ApiError,
-  asApiError,
-  type ErrorReply,
-  errorReply,
-  ValidationError,
-} from './errors.ts'
+  agentStatusOf,
+  anthropicError,
+  anthropicStatusOf,
+  openAiError,
+} from '#attestation/dialects/error-forms.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { ApiError, asApiError, type ErrorReply, errorReply, ValidationError } from './errors.ts'
 
 /**
  * What depends on the dialect of a route: the form of errors, of limits and of lists of models. No
  * other code asks for the name of a dialect.
  */
 export type Face = {
-  statusOf(error: Pick<ApiError, 'status' | 'code' | 'shouldRetry'>): number
+  statusOf(error: Failure): number
+  /** True if clients act on the error only when it comes as an event of a stream with status 200. */
+  isEvent(error: unknown): boolean
   /** Returns the answer for any thrown value, as errorReply does. */
   errorReply(error: unknown, call: FacedCall): ErrorReply
   /**
@@ -64,6 +65,7 @@ type ErrorObject = {
   readonly type: string
   readonly param: string | null
   readonly code: string
+  readonly provider_code?: string
 }
 
 const openAiLimits: Face['limitHeaders'] = (what, { limit, remaining, resetSeconds }) => ({
@@ -75,6 +77,7 @@ const openAiLimits: Face['limitHeaders'] = (what, { limit, remaining, resetSecon
 /** The interface's own form, for OpenAI's clients (interface, part 7). */
 export const OPENAI_FACE: Face = {
   statusOf: ({ status }) => status,
+  isEvent: () => false,
   errorReply,
   errorEvents: (error) => eventText('error', errorReply(error).body),
   callHeaders: () => ({}),
@@ -92,14 +95,19 @@ export const OPENAI_FACE: Face = {
 export const RESPONSES_FACE: Face = {
   ...OPENAI_FACE,
   statusOf: facedAgentStatus,
+  // Codex compacts its context upon response.failed alone.
+  isEvent: (error) => error instanceof ApiError && error.isInStream,
   errorReply(error) {
-    const { message, type, param, code } = errorObjectOf(error)
-    return agentReply(this, error, { error: { message, type, param, code } })
+    return agentReply(this, error, openAiError(errorObjectOf(error)))
   },
   errorEvents(error, call, soFar) {
-    const { code, message } = errorObjectOf(error)
+    const { code, provider_code, message } = errorObjectOf(error)
     const response = soFar?.response ?? startedResponse(call)
-    const failed = { ...response, status: 'failed', error: { code, message } }
+    const failed = {
+      ...response,
+      status: 'failed',
+      error: { code: provider_code ?? code, message },
+    }
     const begin = soFar === null ? [['response.created', response] as const] : []
     return [...begin, ['response.failed', failed] as const]
       .map(([type, shown], place) => {
@@ -126,7 +134,11 @@ export const RESPONSES_FACE: Face = {
 
 /** Anthropic's Messages. `error.code` is an addition: the code of this interface. */
 export const ANTHROPIC_FACE: Face = {
-  statusOf: anthropicStatusOf,
+  statusOf: (failure) => {
+    const status = facedAgentStatus(failure)
+    return status === 400 ? 400 : anthropicStatusOf(failure)
+  },
+  isEvent: () => false,
   errorReply(error, { requestId }) {
     return agentReply(this, error, requestError(this, error, requestId))
   },
@@ -200,20 +212,14 @@ export function faceFor(face: FaceChoice | undefined, headers: IncomingHttpHeade
   return (typeof face === 'function' ? face(headers) : face) ?? OPENAI_FACE
 }
 
-type Failure = Pick<ApiError, 'status' | 'shouldRetry'> & { readonly code: string }
+type Failure = Pick<ApiError, 'status' | 'shouldRetry' | 'providerStatus'> & {
+  readonly code: string
+}
 
 /** A request that alone exceeds a limit gets 400, because a retry cannot help. */
 function facedAgentStatus({ status, code, shouldRetry }: Failure): number {
   const isTooLarge = code === 'rate_limit_exceeded' && !shouldRetry
   return isTooLarge ? 400 : agentStatusOf({ status, code })
-}
-
-/** Anthropic's clients repeat a call after 529, so 529 is sent only when a retry can help. */
-function anthropicStatusOf(failure: Failure): number {
-  if (failure.code === 'insufficient_quota') return 402
-  const status = facedAgentStatus(failure)
-  if (status === 503) return failure.shouldRetry ? 529 : 500
-  return status === 502 ? 500 : status
 }
 
 function requestError(face: Face, error: unknown, request_id: string): object {

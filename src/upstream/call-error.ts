@@ -58,9 +58,13 @@ function refusalOf(refusal: EndpointRefusal, cause: unknown): ApiError {
   )
 }
 
-function detailsOf({ code, retryAfterSeconds, mayRetry }: EndpointRefusal, cause: unknown) {
+function detailsOf(refusal: EndpointRefusal, cause: unknown) {
+  const { status, code, type, param, retryAfterSeconds, mayRetry } = refusal
   return {
+    providerStatus: status,
     ...(code === null ? {} : { providerCode: code }),
+    ...(type === null ? {} : { providerType: type }),
+    ...(param === null ? {} : { providerParam: param }),
     ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
     ...(mayRetry ? {} : { shouldRetry: false as const }),
     ...(cause === undefined ? {} : { cause }),

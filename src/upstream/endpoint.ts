@@ -139,7 +139,7 @@ async function refusalOf(
     (shown, secret) => shown.replaceAll(secret, '[credential]'),
     bytes.toString('utf8'),
   )
-  const refusal = { status: statusCode, ...readRefusal({ headers, body: Buffer.from(text) }) }
+  const refusal = { ...readRefusal({ headers, body: Buffer.from(text) }), status: statusCode }
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { ERROR_TYPES, errorFacts, VALIDATION_CODE } from '#enclave/protocol/error-envelope.ts'
+import { errorFacts, VALIDATION_CODE } from '#enclave/protocol/error-envelope.ts'
 import { ERROR_RULES, type ErrorCode, REPEATED_STATUSES } from '../errors.ts'
 import { type Face, faceFor } from '../faces.ts'
 import type { NamedSchema, Route } from '../route.ts'
@@ -181,7 +181,9 @@ function codesByStatus(
     const { status, shouldRetry } = errorFacts(ERROR_RULES[code], {})
     const more = code === 'provider_refused' ? providerStatuses : []
     const given = [...(REPEATED_STATUSES[code] ?? [status]), ...more]
-    const faced = new Set(given.map((one) => face.statusOf({ code, status: one, shouldRetry })))
+    const faced = new Set(
+      given.map((one) => face.statusOf({ code, status: one, shouldRetry, providerStatus: null })),
+    )
     for (const one of faced) byStatus.set(one, [...(byStatus.get(one) ?? []), code])
   }
   return byStatus
@@ -223,7 +225,7 @@ const errorReply = z.looseObject({
     status_code: z.int(),
     code: z.enum(CODES),
     message: z.string(),
-    type: z.enum(ERROR_TYPES),
+    type: z.string(),
     param: z.string().nullable(),
     provider_code: z.string().optional(),
   }),

@@ -3,6 +3,8 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
+import { statusOfType } from '#attestation/dialects/error-forms.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { CALL_DIALECTS, type CallDialect, type CallerFault } from '#client/call-dialects.ts'
 import { LAST_CALL_HEADER } from '#client/checked-fetch.ts'
 import type { Affidavit } from '#client/connect.ts'
@@ -433,6 +435,7 @@ function describe(fault: unknown, form: CallDialect): CallerError {
   if (!(fault instanceof AffidavitError))
     return callerError(502, 'unreachable', `the gateway cannot be reached: ${messageOf(fault)}`)
   const { code, message, checks } = fault
+  if (code === 'error_in_answer') return statedError(fault, form)
   if (code === 'invalid_request' || code === 'unsupported_call')
     return callerError(400, code, message)
   if (fault.status === undefined) return callerError(502, code, message)
@@ -441,4 +444,15 @@ function describe(fault: unknown, form: CallDialect): CallerError {
   const check = failed === undefined ? '' : ` at the check "${failed.name}"`
   const words = `Affidavit refused the answer${check}: ${message}`
   return callerError(form.refusedStatus, code, words, true)
+}
+
+/** The error that the gateway stated in the place of an answer, in the form of the call's API. */
+function statedError({ cause, message }: AffidavitError, form: CallDialect): CallerError {
+  const stated = isJsonObject(cause as Json | undefined) ? (cause as JsonObject) : {}
+  const textIn = (name: string) => (typeof stated[name] === 'string' ? stated[name] : null)
+  const type = textIn('type') ?? 'affidavit'
+  const code = textIn('code') ?? 'error_in_answer'
+  const status = form.statusOf({ status: statusOfType(type) ?? 502, code })
+  const param = textIn('param')
+  return { status, type, code, param, message: textIn('message') ?? message, isFinal: true }
 }

@@ -62,8 +62,10 @@ describe('an error of an encrypted call that has not begun to stream', () => {
         expect(head?.status).toBe(status)
         const body = JSON.parse(text)
         const error = { code, message: expect.any(String), type: expect.any(String) }
+        // OpenAI's form has the provider's own code.
+        const shown = code === 'provider_refused' ? refusal.error.code : code
         if (name === 'messages') expect(body).toMatchObject({ type: 'error', error })
-        else expect(body).toEqual({ error: { ...error, param: body.error.param } })
+        else expect(body).toEqual({ error: { ...error, code: shown, param: body.error.param } })
       }
     },
   )

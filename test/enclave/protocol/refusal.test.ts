@@ -92,7 +92,24 @@ describe('readReason', () => {
     ['AWS’s', { Message: 'm' }, 'm', null],
     ['MiniMax’s', { base_resp: { status_msg: 'm' } }, 'm', null],
   ])('readReason reads an error in %s form', (_, body, message, code) => {
-    expect(readReason(body)).toEqual({ message, code })
+    expect(readReason(body)).toMatchObject({ message, code })
+  })
+
+  it.each<[JsonObject, number | null]>([
+    // https://github.com/BerriAI/litellm/issues/25492
+    [{ message: 'm', type: 'BadRequestError', code: 400 }, 400],
+    [{ message: 'm', type: 'invalid_request_error', code: 'context_length_exceeded' }, 400],
+    [{ message: 'm', type: 'overloaded_error' }, 529],
+    [{ message: 'm', type: 'rate_limit_error' }, 429],
+    [{ message: 'm', code: 200 }, null],
+    [{ message: 'm', code: 'constructor', type: 'toString' }, null],
+  ])('readReason reads the status that the error %j states', (error, status) => {
+    expect(readReason({ error }).status).toBe(status)
+  })
+
+  it('readReason reads the type and the param of an error', () => {
+    const error = { message: 'm', type: 'invalid_request_error', param: 'input', code: null }
+    expect(readReason({ error })).toMatchObject({ type: error.type, param: error.param })
   })
 
   it('readReason cuts a text that is too long, and no character in half', () => {
@@ -114,7 +131,7 @@ describe('errorIn', () => {
     [{ object: 'error', message: 'm', type: 'InternalServerError', code: 500 }, 'm'],
     [{ id: '1', choices: null, base_resp: { status_code: 1004, status_msg: 'm' } }, 'm'],
   ])('errorIn gives the words of %j', (data, words) => {
-    expect(errorIn(data)).toBe(words)
+    expect(errorIn(data)?.message ?? 'no reason given').toBe(words)
   })
 
   it.each<[Json]>([
@@ -142,12 +159,14 @@ describe('refusalFault', () => {
       code: 'provider_refused',
       status: 429,
       message: 'The provider refused the request: slow down',
+      provider_status: 429,
       ...more,
     })
     expect(refusalFault(400, refuse('')).fault).toEqual({
       code: 'provider_refused',
       status: 400,
       message: 'The provider refused the request: no reason given',
+      provider_status: 400,
     })
   })
 
@@ -157,6 +176,7 @@ describe('refusalFault', () => {
       code: 'provider_error',
       status: 502,
       message: `The provider answered with status ${status}: slow down`,
+      provider_status: status,
       ...more,
     })
   })
