@@ -14,6 +14,7 @@ import { withDemoCredential } from './local/demo-provider.ts'
 import { developmentRoutes } from './local/development-routes.ts'
 import { writeExpectations } from './local/expectations.ts'
 import { openNodes } from './nodes/hub/open-nodes.ts'
+import { NODE_LIMITS } from './nodes/runs/limits.ts'
 import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { openMetrics } from './observability/metrics.ts'
 import { openControlSockets, openOperator } from './operator.ts'
@@ -81,7 +82,7 @@ export async function compose(
     authenticate: keys.authenticate,
     checkImage: (made) => checkImages(made, { n: 1, size: null }),
     judge: judgeAnswer,
-    limits: own.nodeLimits,
+    limits: own.nodeLimits ?? { ...NODE_LIMITS, ...config.nodeWaits },
     nodes: own.nodes,
   })
 

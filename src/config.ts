@@ -17,6 +17,7 @@ import {
   releaseFaults,
   releasesOf,
 } from './enclaves/settings.ts'
+import type { NodeLimits } from './nodes/runs/limits.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
 import { collectionOf, PROVIDER_FIELDS, type ProvidersConfig } from './providers/settings.ts'
 import { descriptorsMax } from './runtime/descriptors.ts'
@@ -218,6 +219,20 @@ const schema = z.object({
    */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /**
+   * How long a node may be silent before the first token of a stream, milliseconds. Another node is
+   * then asked. Default 30000.
+   */
+  NODE_FIRST_TOKEN_MS: integer({ min: 1000, max: 60 * MINUTE_MS }).default(30_000),
+  /**
+   * How long the first token may take at a node that says that its backend works, milliseconds.
+   * Default 600000 (10 min): what a long prompt takes on a home machine.
+   */
+  NODE_PREFILL_MS: integer({ min: 1000, max: 60 * MINUTE_MS }).default(10 * MINUTE_MS),
+  /**
+   * How long a node may be silent between two tokens, milliseconds. Default 30000.
+   */
+  NODE_TOKEN_MS: integer({ min: 1000, max: 60 * MINUTE_MS }).default(30_000),
+  /**
    * Largest request body, bytes. Default 10485760 (10 MiB), as in the interface. A larger value
    * applies to plain calls only: the enclave takes at most 10 MiB (REQUEST_BYTES_MAX), and a node
    * 16 MiB (an older agent 1 MiB). The form of an image edit may always have 26 MiB.
@@ -324,6 +339,7 @@ export type GatewayConfig = {
   readonly corsOrigins: readonly string[]
   /** Addresses and CIDRs. */
   readonly trustedProxies: readonly string[]
+  readonly nodeWaits: Pick<NodeLimits, 'firstTokenMs' | 'prefillMs' | 'tokenMs'>
   readonly keepAliveMs: number
   /** If this is more than 1, this process only supervises the gateways (src/processes.ts). */
   readonly processes: number
@@ -381,6 +397,11 @@ export function readGatewayConfig(
     corsOrigins: settings.CORS_ORIGINS,
     trustedProxies: settings.TRUSTED_PROXIES,
     keepAliveMs: settings.KEEP_ALIVE_MS,
+    nodeWaits: {
+      firstTokenMs: settings.NODE_FIRST_TOKEN_MS,
+      prefillMs: settings.NODE_PREFILL_MS,
+      tokenMs: settings.NODE_TOKEN_MS,
+    },
     processes: settings.GATEWAY_PROCESSES,
     bodyBytesMax: settings.BODY_BYTES_MAX,
     memoryBytesMax:

@@ -40,8 +40,8 @@ export function usageOf(dialect: DialectName, response: JsonObject): TokenUsage 
 }
 
 /**
- * The model that answered, as the answer states it. Anthropic hands a message that one model refused
- * to another, and says so in a block of the message. Null if the answer names no model.
+ * The model that answered, as the answer states it. If one model refuses a message, Anthropic hands
+ * it to another, and a block of the message says so. Null if the answer names no model.
  */
 export function answeringModel({ model, content }: JsonObject): string | null {
   const blocks = isJsonArray(content) ? content : []

@@ -3,7 +3,9 @@ import { REFUSAL_BYTES_MAX, type Reason, readRefusal } from '#enclave/protocol/r
 import {
   FAULT_MESSAGE_LENGTH_MAX,
   FAULT_STATUS_CODES,
+  NOTHING_STATED,
   parseJson,
+  type StatedError,
 } from '../nodes/protocol/frames.ts'
 
 /**
@@ -18,6 +20,7 @@ export class BackendError extends Error {
   readonly retryAfterSeconds: number | null
   /** For the log, without text from the backend. */
   readonly reason: string
+  readonly stated: StatedError
 
   /**
    * `status`: the backend's status or error code. A status that frames cannot carry becomes 500.
@@ -27,6 +30,7 @@ export class BackendError extends Error {
     status = 500,
     retryAfterSeconds: number | null = null,
     reason = message,
+    stated: StatedError = NOTHING_STATED,
   ) {
     super(
       message.length > FAULT_MESSAGE_LENGTH_MAX
@@ -36,6 +40,7 @@ export class BackendError extends Error {
     this.statusCode = FAULT_STATUS_CODES.has(status) ? status : 500
     this.retryAfterSeconds = retryAfterSeconds
     this.reason = reason
+    this.stated = stated
   }
 }
 
@@ -61,16 +66,27 @@ export function refusalError(answer: {
   const reason = `the backend answered with status ${status}`
   // 429 is the protocol's only status for a backend that is at its limit.
   const sent = wait !== null && BUSY.has(status) ? 429 : status
-  return new BackendError(message ?? reason, meant ?? sent, wait, reason)
+  return new BackendError(message ?? reason, meant ?? sent, wait, reason, statedIn(refusal, false))
 }
 
 /** With a wait, these statuses mean that the backend takes no more calls for that time. */
 const BUSY: ReadonlySet<number> = new Set([503, 529])
 
 /** Returns the error in a stream's chunk, or in a whole answer sent instead of a stream. */
-export function backendErrorOf({ message, status }: Reason): BackendError {
+export function backendErrorOf(stated: Reason, inStream = false): BackendError {
+  const { message, status } = stated
   const reason = 'the backend answered with an error'
-  return new BackendError(message ?? reason, status ?? 500, null, reason)
+  return new BackendError(
+    message ?? reason,
+    status ?? 500,
+    null,
+    reason,
+    statedIn(stated, inStream),
+  )
+}
+
+function statedIn({ code, type, param }: Reason, inStream: boolean): StatedError {
+  return { code, type, param, inStream }
 }
 
 /** An error's usual types, JSON and HTML, are not named beside its words. */

@@ -21,10 +21,10 @@ import { readDialectEvents, splitBody } from './dialect-answer.ts'
 /** Milliseconds and bytes. */
 const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
-  /** Enough for a long prompt on a slow machine. The gateway gives up earlier. */
+  /** Enough for a long prompt on a slow machine. */
   headTimeoutMs: 300_000,
   /** Limit between two parts of an answer. */
-  idleTimeoutMs: 120_000,
+  idleTimeoutMs: 300_000,
   /** For health checks and the list of models. */
   askTimeoutMs: 5_000,
   keepAliveMs: 30_000,
@@ -100,9 +100,14 @@ export function createBackend(options: {
   readonly url: string
   /** The bearer token of each request. */
   readonly apiKey: string | null
+  /** Replaces headTimeoutMs and idleTimeoutMs. */
+  readonly silenceMs?: number | undefined
   readonly limits?: Partial<BackendLimits>
 }): Backend {
-  const limits = { ...BACKEND_LIMITS, ...options.limits }
+  const { silenceMs } = options
+  const waits =
+    silenceMs === undefined ? {} : { headTimeoutMs: silenceMs, idleTimeoutMs: silenceMs }
+  const limits = { ...BACKEND_LIMITS, ...waits, ...options.limits }
   const { origin, pathname } = new URL(options.url)
   const prefix = pathname.replace(/\/+$/, '').replace(/\/v1$/, '')
   const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
@@ -160,7 +165,7 @@ export function createBackend(options: {
     let isWhole = false
     try {
       await checkHead(answer, isStream)
-      if (isStream) yield* readDialectEvents(readStream(answer, secret))
+      if (isStream) yield* readDialectEvents(dialect, readStream(answer, secret))
       else {
         const body = await bodyOf(answer, limits.answerBytesMax)
         checkIsAnswer({ headers: answer.headers, body, secret })

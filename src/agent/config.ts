@@ -64,6 +64,11 @@ const schema = z.object({
   BACKEND_URL: url(['http', 'https']).optional(),
   /** Key that the backend asks for. Default: none. */
   BACKEND_API_KEY: secret.optional(),
+  /**
+   * How long the backend may be silent before and amid an answer, milliseconds. Default 300000 (5
+   * min): a long prompt takes minutes on a home machine.
+   */
+  BACKEND_SILENCE_MS: integer({ min: 1000, max: HOUR_MS }).default(300_000),
   /** Models to serve, with commas between them. Default: all that the backend lists, 17 at most. */
   NODE_MODELS: textField.optional(),
   /**
@@ -130,6 +135,7 @@ export type BackendConfig = {
   /** Null searches this machine for a backend. */
   readonly url: string | null
   readonly apiKey: string | null
+  readonly silenceMs: number
   /** Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
 }
@@ -217,6 +223,7 @@ export function readBenchmarkConfig(
   const wanted = schema.pick({
     BACKEND_URL: true,
     BACKEND_API_KEY: true,
+    BACKEND_SILENCE_MS: true,
     NODE_MODELS: true,
     BENCHMARK_MS: true,
     BENCHMARK_CONCURRENCY: true,
@@ -265,6 +272,7 @@ function benchmarkOf(
     Settings,
     | 'BACKEND_URL'
     | 'BACKEND_API_KEY'
+    | 'BACKEND_SILENCE_MS'
     | 'NODE_MODELS'
     | 'BENCHMARK_MS'
     | 'BENCHMARK_CONCURRENCY'
@@ -275,6 +283,7 @@ function benchmarkOf(
     backend: {
       url: settings.BACKEND_URL === undefined ? null : withoutVersion(settings.BACKEND_URL),
       apiKey: settings.BACKEND_API_KEY ?? null,
+      silenceMs: settings.BACKEND_SILENCE_MS,
       models: settings.NODE_MODELS === undefined ? null : splitNames(settings.NODE_MODELS),
     },
     durationMs: settings.BENCHMARK_MS,

@@ -1,4 +1,9 @@
-import { EventParser } from '#attestation/dialects/chat/event-parser.ts'
+import { EventParser, type ServerEvent } from '#attestation/dialects/chat/event-parser.ts'
+import { isJsonArray, isJsonObject, type JsonObject, memberAt } from '#attestation/json/value.ts'
+import { readReason } from '#enclave/protocol/refusal.ts'
+import type { NodeDialect } from '../nodes/protocol/dialects.ts'
+import { parseJson } from '../nodes/protocol/frames.ts'
+import { backendErrorOf, statesError } from './backend-error.ts'
 
 /** JSON text (src/nodes/runs/read-event.ts). */
 type DialectChunk = { readonly text: string }
@@ -10,21 +15,87 @@ const PIECE_LENGTH = 128 * 1024
 
 /**
  * Names and data of the events stay unchanged. An event without data is left out: the standard
- * says so, and some backends send it to keep the connection open.
+ * says so, and some backends send it to keep the connection open. `[DONE]` ends completions alone,
+ * and is added if it is missing after a finish_reason. Throws BackendError for an error that comes
+ * before any part of the answer.
  */
 export async function* readDialectEvents(
+  dialect: NodeDialect,
   packets: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<readonly DialectChunk[]> {
   const parser = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
-  const chunksOf = (events: ReturnType<EventParser['push']>) =>
-    events
-      .filter(({ data }) => data.trim() !== '')
-      .map(({ event, data }) => ({ text: JSON.stringify({ event, data }) }))
+  const answer = new DialectAnswer(dialect)
+  let start = ''
   for await (const packet of packets) {
-    const chunks = chunksOf(parser.push(packet))
+    const chunks = answer.chunksOf(parser.push(packet))
+    if (!answer.hasEvents && start.length < START_LENGTH_MAX) start += Buffer.from(packet)
     if (chunks.length > 0) yield chunks
   }
-  yield chunksOf(parser.end())
+  yield answer.chunksOf(parser.end())
+  // Some servers answer with status 200, and then only an error without the form of an event.
+  if (!answer.hasEvents) refuseError(parseJson(start))
+  yield answer.end()
+}
+
+/** UTF-16 units that are kept of a body without events. */
+const START_LENGTH_MAX = 64 * 1024
+const END_MARK = '[DONE]'
+
+class DialectAnswer {
+  hasEvents = false
+  private readonly hasEndMark: boolean
+  private hasContent = false
+  private isFinished = false
+  private isEnded = false
+
+  constructor(dialect: NodeDialect) {
+    this.hasEndMark = dialect === 'completions'
+  }
+
+  chunksOf(events: readonly ServerEvent[]): readonly DialectChunk[] {
+    return events.flatMap(({ event, data }) => {
+      if (data.trim() === '') return []
+      this.hasEvents = true
+      if (data.trim() === END_MARK) {
+        this.isEnded = true
+        return this.hasEndMark ? [{ text: JSON.stringify({ event, data }) }] : []
+      }
+      // Only the events before the first part of an answer are parsed.
+      if (!this.hasContent) this.readStart(event, data)
+      this.isFinished ||= this.hasEndMark && FINISHED.test(data)
+      return [{ text: JSON.stringify({ event, data }) }]
+    })
+  }
+
+  end(): readonly DialectChunk[] {
+    const isLost = this.hasEndMark && this.isFinished && !this.isEnded
+    return isLost ? [{ text: JSON.stringify({ event: '', data: END_MARK }) }] : []
+  }
+
+  private readStart(event: string, data: string): void {
+    const value = parseJson(data)
+    if (event === 'error') throw backendErrorOf(readReason(value ?? data), true)
+    if (!isJsonObject(value)) return
+    refuseError(value)
+    this.hasContent = !BEGINNING.test(String(value.type ?? event))
+  }
+}
+
+const FINISHED = /"finish_reason"\s*:\s*"/
+/** Events that come before any part of an answer. */
+const BEGINNING = /^(ping|keepalive|message_start|response\.(created|queued|in_progress))$/
+
+/** Throws BackendError if the value only states an error. */
+function refuseError(value: unknown): void {
+  if (!isJsonObject(value as JsonObject)) return
+  const data = value as JsonObject
+  const { type = null, choices, output } = data
+  const failed = type === 'response.failed' ? memberAt(data, 'response', 'error') : undefined
+  const isAnswer = isJsonArray(choices) || isJsonArray(output)
+  if (failed !== undefined && failed !== null)
+    throw backendErrorOf(readReason({ error: failed }), true)
+  if (type === 'error' || (typeof type !== 'string' && statesError(data, isAnswer)))
+    throw backendErrorOf(readReason(data), true)
 }
 
 /** Splits the text of a whole answer, because the whole text can be too long for a frame. */

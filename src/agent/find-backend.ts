@@ -9,9 +9,10 @@ import { AgentFailure } from './registration.ts'
 export async function openBackend({
   url,
   apiKey,
+  silenceMs,
 }: BackendConfig): Promise<{ readonly backend: Backend; readonly name: string }> {
-  if (url !== null) return { backend: createBackend({ url, apiKey }), name: url }
-  const found = await findBackend({ apiKey })
+  if (url !== null) return { backend: createBackend({ url, apiKey, silenceMs }), name: url }
+  const found = await findBackend({ apiKey, silenceMs })
   if (found !== null)
     return { backend: found.backend, name: `${found.kind.name} at ${found.backend.url}` }
   const tried = BACKEND_KINDS.map(({ name, port }) => `${name} (${port})`).join(', ')
@@ -50,9 +51,10 @@ type FoundBackend = {
  */
 export async function findBackend(options: {
   readonly apiKey: string | null
+  readonly silenceMs?: number | undefined
   readonly kinds?: readonly BackendKind[]
 }): Promise<FoundBackend | null> {
-  const tries = (options.kinds ?? BACKEND_KINDS).map((kind) => tryBackend(kind, options.apiKey))
+  const tries = (options.kinds ?? BACKEND_KINDS).map((kind) => tryBackend(kind, options))
   const found = (await Promise.all(tries)).filter((candidate) => candidate !== null)
   const chosen = found.find(({ models }) => models.length > 0) ?? found[0] ?? null
   const others = found.filter((candidate) => candidate !== chosen)
@@ -60,8 +62,11 @@ export async function findBackend(options: {
   return chosen
 }
 
-async function tryBackend(kind: BackendKind, apiKey: string | null): Promise<FoundBackend | null> {
-  const backend = createBackend({ url: `http://127.0.0.1:${kind.port}`, apiKey })
+async function tryBackend(
+  kind: BackendKind,
+  { apiKey, silenceMs }: Parameters<typeof findBackend>[0],
+): Promise<FoundBackend | null> {
+  const backend = createBackend({ url: `http://127.0.0.1:${kind.port}`, apiKey, silenceMs })
   const health = await backend.health(kind.healthPath)
   const models = health === 'up' ? await backend.listModels().catch(() => []) : []
   const isLoading = health === 'loading' && kind.reportsLoading === true

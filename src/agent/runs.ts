@@ -5,6 +5,7 @@ import {
   encodeFailure,
   encodeImageFailure,
   encodeImages,
+  encodeWorking,
   FRAME_BYTES_MAX,
   type GatewayFrame,
   IMAGE_FRAME_BYTES_MAX,
@@ -165,6 +166,11 @@ async function runChat(
 ): Promise<RunOutcome> {
   const { id, model, dialect } = frame
   const request = { ...frame.request, model }
+  let sentAtMs = Date.now()
+  // A long prompt takes minutes on a slow machine, and the gateway gives up on a silent node.
+  const working = setInterval(() => {
+    if (Date.now() - sentAtMs >= WORKING_MS && !signal.aborted) void send(encodeWorking(id))
+  }, WORKING_MS)
   try {
     const answer =
       dialect === null
@@ -175,6 +181,7 @@ async function runChat(
         const frame = encodeChunk(id, text)
         if (isLonger(frame, FRAME_BYTES_MAX))
           throw new BackendError(`expected chunks that fit ${FRAME_BYTES_MAX} bytes`)
+        sentAtMs = Date.now()
         const sent = send(frame)
         if (sent !== undefined) await sent
         signal.throwIfAborted()
@@ -186,8 +193,13 @@ async function runChat(
     const fault = error instanceof BackendError ? error : new BackendError('the node failed')
     await send(encodeFailure(id, fault))
     return { kind: 'failed', statusCode: fault.statusCode, reason: fault.reason }
+  } finally {
+    clearInterval(working)
   }
 }
+
+/** Time between two reports that a backend still works, milliseconds. */
+const WORKING_MS = 10_000
 
 async function endAborted(
   id: string,

@@ -14,8 +14,8 @@ export type EventStreamOptions = {
 /**
  * Answers with the events that `write` writes. If `write` fails before anything was sent, its error
  * is thrown again, or sent as an error event if `isEvent` or the face says so. After the stream has
- * begun, every error is sent as an error event. A keep-alive comment also begins the stream. `soFar`
- * returns what the caller has received. Some faces need this for their error events.
+ * begun, every error is sent as an error event. A keep-alive comment also begins the stream.
+ * `soFar` returns what the caller has received. Some faces need this for their error events.
  */
 export async function streamEvents(
   context: RouteContext,

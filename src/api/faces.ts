@@ -15,7 +15,7 @@ import { ApiError, asApiError, type ErrorReply, errorReply, ValidationError } fr
  */
 export type Face = {
   statusOf(error: Failure): number
-  /** True if clients act on the error only when it comes as an event of a stream with status 200. */
+  /** True if clients act on the error only when it comes as an event of a stream. */
   isEvent(error: unknown): boolean
   /** Returns the answer for any thrown value, as errorReply does. */
   errorReply(error: unknown, call: FacedCall): ErrorReply

@@ -44,14 +44,14 @@ export function createDialectCalls(options: DialectCallsOptions): DialectCalls {
   return {
     async complete(call) {
       let text = ''
-      for await (const { chunks, bytes } of readAnswer(options, call, trackReader())) {
+      for await (const { chunks, bytes } of readAnswer(options, call, trackReader(call))) {
         call.reserve(bytes)
         for (const chunk of chunks) text += textOf(chunk)
       }
       return text
     },
     stream(call) {
-      const tracked = trackReader()
+      const tracked = trackReader(call)
       return {
         texts: writeEvents(options, call, tracked),
         soFar: () => tracked.reader.soFar(),
@@ -64,8 +64,8 @@ export function createDialectCalls(options: DialectCallsOptions): DialectCalls {
 /** `reader` belongs to the node that is tried now. */
 type Tracked = { reader: EventReader }
 
-function trackReader(): Tracked {
-  return { reader: createEventReader() }
+function trackReader({ dialect }: DialectCall): Tracked {
+  return { reader: createEventReader(dialect) }
 }
 
 async function* writeEvents(
@@ -108,7 +108,7 @@ async function dispatch(
   tracked: Tracked,
 ): Promise<NodeAnswer> {
   const openReader = () => {
-    tracked.reader = createEventReader()
+    tracked.reader = createEventReader(dialect)
     return tracked.reader
   }
   try {

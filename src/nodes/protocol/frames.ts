@@ -48,9 +48,28 @@ const PROTOCOL_LENGTH_MAX = 64
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
-  /** Seconds until the backend may be asked again. Only our own agent reports this. */
+  /** Only our own agent reports the rest. Seconds until the backend may be asked again. */
   readonly retryAfterSeconds: number | null
+  /** The code, the type and the param that the backend states, printable. */
+  readonly stated: StatedError
 }
+
+export type StatedError = {
+  readonly code: string | null
+  readonly type: string | null
+  readonly param: string | null
+  /** True if the error came in a stream with status 200. */
+  readonly inStream: boolean
+}
+
+export const NOTHING_STATED: StatedError = {
+  code: null,
+  type: null,
+  param: null,
+  inStream: false,
+}
+/** UTF-16 units. */
+const STATED_LENGTH_MAX = 100
 
 /** An image request. The model is missing, because a DIFFUSION node's connection has one model. */
 export type ImageRequest = {
@@ -193,8 +212,23 @@ export function encodeFailure(requestId: string, fault: SentFault): string {
     status_code: fault.statusCode,
     message: fault.message,
     ...retryAfterMember(fault),
+    ...statedMembers(fault.stated ?? NOTHING_STATED),
   }
   return JSON.stringify({ request_id: requestId, error, chunk: null, status: FAILED })
+}
+
+function statedMembers({ code, type, param, inStream }: StatedError): JsonObject {
+  return {
+    ...(code === null ? {} : { code }),
+    ...(type === null ? {} : { type }),
+    ...(param === null ? {} : { param }),
+    ...(inStream ? { in_stream: true } : {}),
+  }
+}
+
+/** Says that the backend still works on a run, although it has sent nothing new. */
+export function encodeWorking(requestId: string): string {
+  return encodeChunk(requestId, 'null')
 }
 
 /** The images are base64. */
@@ -214,8 +248,8 @@ export function encodeImageFailure(requestId: string, fault: SentFault): string 
   })
 }
 
-type SentFault = Omit<NodeFault, 'retryAfterSeconds'> &
-  Partial<Pick<NodeFault, 'retryAfterSeconds'>>
+type SentFault = Omit<NodeFault, 'retryAfterSeconds' | 'stated'> &
+  Partial<Pick<NodeFault, 'retryAfterSeconds' | 'stated'>>
 
 function retryAfterMember({ retryAfterSeconds }: SentFault): { readonly retry_after?: number } {
   return typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
@@ -333,12 +367,25 @@ function otherFrame(value: Json | undefined): NodeFrame {
 /** Accepts an error of any form: any reported failure means that the run has failed. */
 function faultOf(error: Json | undefined): NodeFault | null {
   if (error === null || error === undefined) return null
-  if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
+  if (!isJsonObject(error))
+    return { statusCode: 500, message: '', retryAfterSeconds: null, stated: NOTHING_STATED }
   const { status_code: code, message, retry_after: retryAfter } = error
+  const wordIn = (name: string) => {
+    const word = error[name]
+    return typeof word === 'string' && word !== ''
+      ? printable(word.slice(0, STATED_LENGTH_MAX))
+      : null
+  }
   return {
     statusCode: statusCodeOf(code) ?? 500,
     message: typeof message === 'string' ? printable(message) : '',
     retryAfterSeconds: retryAfterOf(retryAfter),
+    stated: {
+      code: wordIn('code'),
+      type: wordIn('type'),
+      param: wordIn('param'),
+      inStream: error.in_stream === true,
+    },
   }
 }
 

@@ -95,7 +95,8 @@ export class ChatRun extends Run {
   constructor(options: ChatRunOptions) {
     const { limits, question } = options
     super(options, question.isWhole ? limits.runMs : limits.firstTokenMs)
-    this.events = question.dialect === null ? null : openEventFacts(question.isWhole)
+    this.events =
+      question.dialect === null ? null : openEventFacts(question.dialect, question.isWhole)
     this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
     // If the caller has left, no other code handles a rejection of `firstToken`.
@@ -129,6 +130,7 @@ export class ChatRun extends Run {
       return true
     }
     if (frame.chunk !== null) this.takeChunk(frame.chunk, frame.status, bytes)
+    else if (frame.status === 'running') this.takeWork()
     if (frame.status === 'done') this.finish()
     return true
   }
@@ -286,6 +288,16 @@ export class ChatRun extends Run {
     this.failAndDrain('node_failed', `The gateway refused the node's answer: ${why}`, {
       isGatewaysJudgement: true,
     })
+  }
+
+  /** The node says that its backend still works. */
+  private takeWork(): void {
+    const { limits, now, question } = this.options
+    const isWaiting = this.phase === 'waiting' && !question.isWhole
+    if (!isWaiting && this.phase !== 'streaming') return
+    const pauseMs = isWaiting ? limits.firstTokenMs : limits.tokenMs
+    const latestMs = this.startedAtMs + (isWaiting ? limits.prefillMs : limits.runMs)
+    this.deadlineMs = Math.max(this.deadlineMs, Math.min(now() + pauseMs, latestMs))
   }
 
   private takeToken({ textLength, finished }: ChunkFacts): void {

@@ -1,5 +1,5 @@
 import { ApiError } from '../../api/errors.ts'
-import type { NodeFault } from '../protocol/frames.ts'
+import type { NodeFault, StatedError } from '../protocol/frames.ts'
 
 export const DISPATCH_CODES = [
   /** No node offers the model now, and no node offered the model earlier. */
@@ -41,6 +41,8 @@ export class DispatchError extends Error {
   readonly status: number | null
   /** The node's own text: attacker-controlled, printable, at most 500 characters. */
   readonly nodeMessage: string | null
+  /** What the node's backend states beside its message, like the message. */
+  readonly stated: StatedError | null
   /** The pause that the node's backend asked for. */
   readonly retryAfterSeconds: number | null
   /** The gateway itself refused the node's answer. Only with `node_failed`. */
@@ -52,6 +54,7 @@ export class DispatchError extends Error {
     details: {
       readonly status?: number | null
       readonly nodeMessage?: string | null
+      readonly stated?: StatedError | null
       readonly retryAfterSeconds?: number | null
       readonly isGatewaysJudgement?: boolean
     } = {},
@@ -60,6 +63,7 @@ export class DispatchError extends Error {
     this.code = code
     this.status = details.status ?? null
     this.nodeMessage = details.nodeMessage ?? null
+    this.stated = details.stated ?? null
     this.retryAfterSeconds = details.retryAfterSeconds ?? null
     this.isGatewaysJudgement = details.isGatewaysJudgement ?? false
   }
@@ -79,6 +83,7 @@ export function faultError(fault: NodeFault | null): DispatchError {
     ? new DispatchError('node_refused', "The node's backend refused the request", {
         status,
         nodeMessage,
+        stated: fault?.stated ?? null,
       })
     : new DispatchError('node_failed', "The node's backend failed", { status, nodeMessage })
 }
@@ -177,11 +182,15 @@ function failureText({ status, message }: DispatchError): string {
     : `The node reported that its backend failed, with status ${status}`
 }
 
-function refusalOf({ status, nodeMessage }: DispatchError): ApiError {
+function refusalOf({ status, nodeMessage, stated }: DispatchError): ApiError {
   if (status === null || !CALLER_STATUSES.has(status))
     return new ApiError('node_error', 'The node could not serve the request')
   const words = nodeMessage === null || nodeMessage === '' ? 'no reason given' : nodeMessage
   return new ApiError('node_refused', `The node's backend refused the request: ${words}`, {
     status,
+    providerCode: stated?.code ?? undefined,
+    providerType: stated?.type ?? undefined,
+    providerParam: stated?.param ?? undefined,
+    isInStream: stated?.inStream,
   })
 }

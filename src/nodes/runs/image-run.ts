@@ -1,4 +1,4 @@
-import type { ImageRequest, ImageRunFrame } from '../protocol/frames.ts'
+import { type ImageRequest, type ImageRunFrame, NOTHING_STATED } from '../protocol/frames.ts'
 import type { Inference } from '../registry/inferences-store.ts'
 import { DispatchError, faultError } from './dispatch-error.ts'
 import type { ImageReservation } from './image-memory.ts'
@@ -102,5 +102,5 @@ function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: stri
     ? new DispatchError('node_refused', 'The node could not make the images', {
         nodeMessage: words === '' ? null : words,
       })
-    : faultError({ statusCode, retryAfterSeconds, message: words })
+    : faultError({ statusCode, retryAfterSeconds, message: words, stated: NOTHING_STATED })
 }

@@ -66,8 +66,10 @@ export type NodeLimits = {
   readonly slotsLarge: number
   readonly largeVramMb: number
 
-  /** Limit for each node that is tried. Long prompts and slow machines need this time. */
+  /** Limit for each node that is tried, if the node does not say that its backend works. */
   readonly firstTokenMs: number
+  /** Limit for the first token of a node that says so. Long prompts on slow machines need it. */
+  readonly prefillMs: number
   /** Maximum time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
   /** How long a run waits for the usage after the last choice. Some backends never send it. */
@@ -206,6 +208,7 @@ export const NODE_LIMITS: NodeLimits = {
   largeVramMb: 80_000,
 
   firstTokenMs: 30_000,
+  prefillMs: 10 * 60_000,
   tokenMs: 30_000,
   finishGraceMs: 2_000,
   runMs: 30 * 60_000,

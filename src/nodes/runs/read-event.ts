@@ -7,6 +7,7 @@ import {
   type JsonObject,
   memberOf,
 } from '#attestation/json/value.ts'
+import type { NodeDialect } from '../protocol/dialects.ts'
 import { parseJson } from '../protocol/frames.ts'
 import { type ChunkFacts, stringLengths } from './read-chunk.ts'
 
@@ -57,7 +58,7 @@ export type EventFacts = {
  * `isWhole`, the answer must be a JSON object in pieces, and otherwise events. A body is read once,
  * at its end, so a piece after its last piece is refused.
  */
-export function openEventFacts(isWhole: boolean): EventFacts {
+export function openEventFacts(dialect: NodeDialect, isWhole: boolean): EventFacts {
   let body = ''
   let room = BODY_LENGTH_MAX
   let isBodyBegun = false
@@ -100,7 +101,7 @@ export function openEventFacts(isWhole: boolean): EventFacts {
       const chunk = readEventChunk(given)
       if (chunk === null || 'body' in chunk !== isWhole) return null
       if ('body' in chunk) return readPiece(chunk.body, chunk.is_last)
-      if (isEmpty(chunk)) return factsOf(0, false, undefined)
+      if (isEmpty(dialect, chunk)) return factsOf(0, false, undefined)
       const data = objectIn(chunk.data)
       const textLength = data === null ? 0 : textLengthOf(data)
       const name = nameOf(chunk, data)
@@ -168,7 +169,7 @@ export type EventReader = {
  * else. `finish` throws FormatError if the last event is missing: a stream that is cut must not
  * look whole.
  */
-export function createEventReader(): EventReader {
+export function createEventReader(dialect: NodeDialect): EventReader {
   let usage: JsonObject | null = null
   let isEnded = false
   let isFailed = false
@@ -185,10 +186,12 @@ export function createEventReader(): EventReader {
         textLength += chunk.body.length
         return [given]
       }
-      if (isEmpty(chunk)) return []
+      if (isEmpty(dialect, chunk)) return []
       const data = objectIn(chunk.data)
       const name = nameOf(chunk, data)
-      isEnded = isLastEvent(name, chunk.data)
+      // After an error in an event without a name, completions end with [DONE].
+      isEnded =
+        isLastEvent(name, chunk.data) || (dialect !== 'completions' && isFailure(name, data))
       textLength += chunk.data.length
       isFailed ||= isFailure(name, data)
       const { response, sequence_number: number } = data ?? {}
@@ -210,10 +213,15 @@ export function createEventReader(): EventReader {
   }
 }
 
-/** The standard ignores an event without data. SDKs fail on its empty `data` line. */
-function isEmpty({ data }: { readonly data: string }): boolean {
-  return data.trim() === ''
+/**
+ * The standard ignores an event without data. SDKs fail on its empty `data` line. `[DONE]` ends
+ * completions alone.
+ */
+function isEmpty(dialect: NodeDialect, { data }: { readonly data: string }): boolean {
+  return data.trim() === '' || (dialect !== 'completions' && data.trim() === END_MARK)
 }
+
+const END_MARK = '[DONE]'
 
 /** Not in this list: streams of completions end with the data `[DONE]`. */
 const LAST_EVENTS: ReadonlySet<string> = new Set([
@@ -232,7 +240,7 @@ function isFailure(event: string, data: JsonObject | null): boolean {
 }
 
 function isLastEvent(name: string, data: string): boolean {
-  return LAST_EVENTS.has(name) || data === '[DONE]'
+  return LAST_EVENTS.has(name) || data === END_MARK
 }
 
 /** Some backends write no names of events, which Anthropic's SDKs need. The data has them too. */

@@ -86,16 +86,26 @@ const peerFault = z.object({
   message: z.string(),
   status: z.int().nullable(),
   node_message: z.string().nullable(),
+  stated: z
+    .object({
+      code: z.string().nullable(),
+      type: z.string().nullable(),
+      param: z.string().nullable(),
+      inStream: z.boolean(),
+    })
+    .nullable()
+    .default(null),
   retry_after_seconds: z.number().nullable(),
 })
 
 export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
-  const { code, message, status, nodeMessage, retryAfterSeconds } = error
+  const { code, message, status, nodeMessage, stated, retryAfterSeconds } = error
   return {
     code,
     message,
     status,
     node_message: nodeMessage,
+    stated,
     retry_after_seconds: retryAfterSeconds,
   }
 }
@@ -111,6 +121,7 @@ export function decodeFault(detail: unknown): DispatchError {
   return new DispatchError(code, data.message, {
     status: data.status,
     nodeMessage: data.node_message,
+    stated: data.stated,
     retryAfterSeconds: data.retry_after_seconds,
   })
 }

@@ -58,7 +58,7 @@ export function servePeers(
       signal: channel.signal,
       isPeers: true,
       dialect,
-      openReader: () => (dialect === null ? asSent(judge(request)) : createEventReader()),
+      openReader: () => (dialect === null ? asSent(judge(request)) : createEventReader(dialect)),
     })
     await channel.send(writeMessage({ node_id: answer.nodeId }))
     for await (const batch of answer.batches) await channel.send(writeMessage(batch))

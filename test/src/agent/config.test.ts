@@ -13,7 +13,7 @@ it('readAgentConfig has a default for all but key and node', () => {
     nodeId: 'a_b_c_d_e',
     nodeType: 'LLM',
     fetchesMedia: false,
-    backend: { url: null, apiKey: null, models: null },
+    backend: { url: null, apiKey: null, silenceMs: 300_000, models: null },
     durationMs: 60_000,
     concurrency: 8,
     tokensPerSecondMin: 1,

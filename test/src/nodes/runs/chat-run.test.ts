@@ -59,7 +59,7 @@ const openChat = () =>
 const openRun = (isStream = true) =>
   openRunOf(
     askChat('m', { model: 'm', input: 'x', stream: isStream }, 'responses'),
-    createEventReader(),
+    createEventReader('responses'),
   )
 
 /** Plays a call whose node sends these chunks, each with `status`, and returns the run. */
@@ -332,11 +332,23 @@ it('data without a type, or with one that cannot be a name, stays without a name
   const { run, send } = openRun()
   const said = [event('', { choices: [{ text: 'a' }] }), event('', { type: 'a\nb', delta: 'c' })]
   for (const chunk of said) send(chunk)
-  send({ event: '', data: '[DONE]' })
+  send(event('message_stop', {}))
   send(null, 2)
   const given: unknown[] = []
   for await (const { chunks } of run.batches) given.push(...chunks)
   expect(given.slice(0, 2)).toMatchObject(said)
+})
+
+// https://github.com/router-for-me/CLIProxyAPI/issues/4904
+it('a stream of Responses that ends with [DONE] and without its last event is cut', async () => {
+  const { run, send } = openRun()
+  send(event('x', { delta: 'hello' }))
+  send({ event: '', data: '[DONE]' })
+  send(null, 2)
+  const read = async () => {
+    for await (const _ of run.batches);
+  }
+  await expect(read()).rejects.toMatchObject({ code: 'node_failed' })
 })
 
 const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
