@@ -3,6 +3,7 @@ import { decodeBase64, decodeHex, equalBytes } from './bytes.ts'
 import { verifyCompletionSignature } from './completion-signature.ts'
 import { statedHeaders } from './dialects/call-request.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
+import { answeringModel } from './dialects/usage.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Check, check, type Finding, need } from './finding.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -275,11 +276,10 @@ function checkModels({ call, response, withheld }: RecordSubject, { model }: Rec
       "expected the receipt's model.requested to be the request's model",
     )
   if (withheld.response !== undefined) return
-  const named = memberOf(need(response), 'model')
-  if (model.returned !== (typeof named === 'string' ? named : null))
+  if (model.returned !== answeringModel(need(response)))
     throw new ProofError(
       'wrong_model',
-      "expected the receipt's model.returned to be the response's model",
+      "expected the receipt's model.returned to be the model that answered",
     )
 }
 

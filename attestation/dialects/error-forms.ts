@@ -15,7 +15,7 @@ type DialectError = {
 }
 
 /** OpenAI's form. A provider's own code replaces ours, since agents act on it. */
-export function openAiError(error: Omit<DialectError, 'status'>): JsonObject {
+export function openAiError(error: Omit<DialectError, 'status'>): { readonly error: JsonObject } {
   const { message, type = 'server_error', param = null, code, provider_code } = error
   return { error: { message, type, param, code: provider_code ?? code } }
 }

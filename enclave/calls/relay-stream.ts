@@ -20,7 +20,7 @@ const START_BYTES_MAX = 64 * 1024
 type RelayInput = {
   readonly body: IncomingMessage
   readonly bodyTerms: BodyTerms & { readonly space: Reservation }
-  /** Throws for the start of a body that ended without any event and is not a stream. */
+  /** Throws for the start of a body without any event that is an error, or not a stream. */
   readonly refuseStart: (start: Uint8Array) => void
   readonly open: (parts: StreamParts) => AnswerStream
   readonly sink: StreamSink
@@ -67,7 +67,7 @@ export async function relayStream(input: RelayInput): Promise<RelayedStream> {
 
 class StreamRelay {
   private readonly input: RelayInput
-  private readonly parser = new EventParser()
+  private readonly parser = new EventParser({ errorLines: true })
   private readonly received = createHash('sha256')
   private readonly output = new StreamOutput()
   private readonly memory: StreamMemory

@@ -1,7 +1,7 @@
 import { type Demands, digestCredential } from '#attestation/demands.ts'
 import type { Receipt } from '#attestation/receipt.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
-import { CallerGone, CallFault, logFull, refusalFault } from '../call-fault.ts'
+import { CallerGone, CallFault, logFull, refusalFault, statedFault } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
 import type { Attempts } from '../log/attempts.ts'
 import type { Reservation, Space } from '../log/memory-budget.ts'
@@ -277,6 +277,8 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
     bodyTerms: { signal: cancel.signal, bytesMax, space },
     refuseStart: (start) => {
       if (!STREAM.test(type)) throw otherType(answer, 'a stream', start)
+      if (start.find((byte) => byte > 0x20) === OPENING_BRACE)
+        throw statedFault(readRefusal({ headers: {}, body: start }))
     },
     open: (parts) => parsed.form.openStream(parsed.body, makeFallback(running), parts),
     sink,

@@ -101,13 +101,9 @@ export const RESPONSES_FACE: Face = {
     return agentReply(this, error, openAiError(errorObjectOf(error)))
   },
   errorEvents(error, call, soFar) {
-    const { code, provider_code, message } = errorObjectOf(error)
+    const { code = null, message = null } = openAiError(errorObjectOf(error)).error
     const response = soFar?.response ?? startedResponse(call)
-    const failed = {
-      ...response,
-      status: 'failed',
-      error: { code: provider_code ?? code, message },
-    }
+    const failed = { ...response, status: 'failed', error: { code, message } }
     const begin = soFar === null ? [['response.created', response] as const] : []
     return [...begin, ['response.failed', failed] as const]
       .map(([type, shown], place) => {

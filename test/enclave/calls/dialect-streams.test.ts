@@ -173,6 +173,35 @@ const BROKEN: Readonly<Record<string, string>> = {
   'JSON that is too deep': `data: {"type":"ping","x":${'['.repeat(200)}${']'.repeat(200)}}\n\n`,
 }
 
+/** Errors that a provider states in a stream, each with the status that it means. */
+const STATED: Readonly<Record<string, readonly [string, number, object]>> = {
+  // https://github.com/unslothai/unsloth/issues/10938
+  'a prompt that is too long': [
+    textOf({ type: 'error', code: 'context_length_exceeded', message: 'too long', param: 'input' }),
+    400,
+    { provider_code: 'context_length_exceeded', provider_param: 'input', in_stream: true },
+  ],
+  // https://github.com/anthropics/claude-code/issues/2919
+  'a busy provider': [
+    textOf({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }),
+    502,
+    { provider_status: 529, provider_type: 'overloaded_error' },
+  ],
+  // https://github.com/sgl-project/sglang/issues/12081
+  'a status as its code': [
+    'data: {"error":{"message":"m","type":"BadRequestError","code":400}}\n\n',
+    400,
+    { provider_status: 400, provider_type: 'BadRequestError' },
+  ],
+  // https://github.com/lemonade-sdk/lemonade/issues/2826
+  'an error without the form of an event': [
+    '{"error":{"message":"m","code":400}}',
+    400,
+    { provider_status: 400 },
+  ],
+  'an error line of llama.cpp': ['error: {"message":"m","code":400}\n\n', 400, { in_stream: true }],
+}
+
 const readable = ({ given }: Outcome) => given.map(({ data }) => data)
 const givenOf = (name: EventName) => STREAMS[name].filter(({ type }) => type !== 'ping')
 
@@ -233,6 +262,16 @@ for (const name of EVENT_NAMES)
         const { status, fault, outcome } = await playText(BROKEN[what] + text)
         expect(status).toBe(502)
         expect(fault?.code).toBe('provider_error')
+        expect(outcome).toBeNull()
+      },
+    )
+
+    it.each(Object.entries(STATED))(
+      `a stream of ${name} that begins with %s tells the caller's status`,
+      async (_, [sent, status, facts]) => {
+        const { fault, outcome, ...answer } = await playText(sent)
+        expect(answer.status).toBe(status)
+        expect(fault).toMatchObject(facts)
         expect(outcome).toBeNull()
       },
     )
