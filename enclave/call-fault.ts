@@ -1,3 +1,4 @@
+import type { FormatError } from '#attestation/errors.ts'
 import { type EnclaveFault, type EnclaveFaultCode, FAULT_STATUS } from './protocol/enclave-api.ts'
 import { NO_REASON, type Reason, type Refusal } from './protocol/refusal.ts'
 
@@ -40,6 +41,20 @@ export function refusalFault(
 export function statedFault(reason: Reason, more: { readonly in_stream?: true } = {}): CallFault {
   const message = `The provider broke off with an error: ${reason.message ?? NO_REASON}`
   return reasonedFault(reason, reason.status ?? 500, { message, ...more })
+}
+
+/** Number of characters of a refused answer that its fault repeats. */
+const REFUSED_TEXT_MAX = 200
+
+/** The fault for an answer that readers would understand differently. The provider sent `text`. */
+export function refusedFault(
+  { code, message }: FormatError,
+  { provider, model }: { readonly provider: string; readonly model: string },
+  text: string,
+): CallFault {
+  const start = text.slice(0, REFUSED_TEXT_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  const words = `Readers would not understand the answer of ${provider} (model ${model}) alike: ${message}. It sent: ${start}`
+  return new CallFault('provider_error', words, { refused_reason: code })
 }
 
 function reasonedFault(

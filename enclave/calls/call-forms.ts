@@ -9,7 +9,7 @@ import {
 import { FormatError } from '#attestation/errors.ts'
 import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
-import { CallFault } from '../call-fault.ts'
+import { CallFault, refusedFault } from '../call-fault.ts'
 import { readChatRequest } from '../protocol/chat-form.ts'
 import { readRequestObject } from '../protocol/request-faults.ts'
 import type { AnswerStream, StreamParts } from '../stream/answer-stream.ts'
@@ -42,7 +42,8 @@ const CHAT: CallForm = {
   readEncrypted: readChatRequest,
   forwardStream: (bytes, body) =>
     asksForUsage(body) ? bytes : setIncludeUsage(bytes, body.stream_options ?? null),
-  readAnswer: parseAnswer,
+  readAnswer: (bytes, fallback) =>
+    readWhole(bytes, fallback, (answer) => parseAnswer(answer, fallback)),
   openStream: (body, fallback, parts) => {
     const { n } = body
     const choicesAsked = typeof n === 'number' && n >= 1 ? n : 1
@@ -56,26 +57,30 @@ function eventForm(dialect: EventDialect): CallForm {
     check: () => undefined,
     readEncrypted: readRequestObject,
     forwardStream: (bytes) => bytes,
-    readAnswer: (bytes) => {
-      let answer: Json = null
-      try {
-        answer = parseLenientJson(bytes)
-        if (!isJsonObject(answer)) throw new FormatError('invalid_form', 'expected a JSON object')
-        return dialect.readAnswer(answer)
-      } catch (error) {
-        if (!(error instanceof FormatError)) throw error
-        checkNoError(answer)
-        throw new CallFault(
-          'provider_error',
-          `The provider answered something that is no answer of ${dialect.name}: ${error.message}.`,
-        )
-      }
-    },
-    openStream: (_body, _fallback, parts) =>
+    readAnswer: (bytes, fallback) => readWhole(bytes, fallback, dialect.readAnswer),
+    openStream: (_body, fallback, parts) =>
       new EventStream(
         dialect.openStream((input) => parts.memory.admitInput(input)),
         parts,
+        fallback,
       ),
+  }
+}
+
+function readWhole(
+  bytes: Uint8Array,
+  fallback: AnswerFallback,
+  read: (answer: JsonObject) => JsonObject,
+): JsonObject {
+  let answer: Json = null
+  try {
+    answer = parseLenientJson(bytes)
+    if (!isJsonObject(answer)) throw new FormatError('invalid_form', 'expected a JSON object')
+    return read(answer)
+  } catch (error) {
+    if (!(error instanceof FormatError)) throw error
+    checkNoError(answer)
+    throw refusedFault(error, fallback, Buffer.from(bytes.subarray(0, 1_000)).toString())
   }
 }
 

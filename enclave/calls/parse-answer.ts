@@ -4,30 +4,31 @@ import { callId, withoutOddTexts } from '#attestation/dialects/chat/normalize-ch
 import { fillLogprobs } from '#attestation/dialects/chat/read-choice.ts'
 import { readWholeCalls } from '#attestation/dialects/chat/tool-calls.ts'
 import { FormatError } from '#attestation/errors.ts'
-import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
-import { CallFault, statedFault } from '../call-fault.ts'
+import { statedFault } from '../call-fault.ts'
 import { errorIn } from '../protocol/refusal.ts'
 
-/** Values for members that every completion has but the provider left out (interface 2.2). */
+/**
+ * Values for members that every completion has but the provider left out (interface 2.2).
+ * `provider` is for faults.
+ */
 export type AnswerFallback = {
   readonly id: string
   readonly created: number
   readonly model: string
+  readonly provider: string
 }
 
 /**
- * Parses the completion in a provider's answer to a call without stream (attacker-controlled
- * bytes). Removes proof members, because only the gateway may send them. Fills in missing members,
+ * Parses the completion in a provider's answer to a call without stream (attacker-controlled).
+ * Removes proof members, because only the gateway may send them. Fills in missing members,
  * with null for unknown values: `id`, `object`, `created`, `model`, and in choices `index`,
  * `logprobs`, `finish_reason`, `role`, `content`, `refusal`, `audio`. Calls, log probabilities and
  * words of finish_reason get the form that streams have (dialects/chat/rules.md). Throws CallFault
- * `provider_error` when the answer is not a completion.
+ * for an answer with an error, and FormatError when the answer is not a completion.
  */
-export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
-  const answer = readJson(body)
+export function parseAnswer(answer: JsonObject, fallback: AnswerFallback): JsonObject {
   checkNoError(answer)
-  if (!isJsonObject(answer)) throw notCompletion('expected a JSON object')
   if (!isJsonArray(answer.choices) || answer.choices.length === 0)
     throw notCompletion('expected choices')
   const { id, created, model } = answer
@@ -48,20 +49,12 @@ export function checkNoError(answer: Json): void {
   if (reason !== null) throw statedFault(reason)
 }
 
-function readJson(body: Uint8Array): Json {
-  try {
-    return parseLenientJson(body)
-  } catch (error) {
-    if (error instanceof FormatError) throw notCompletion('expected JSON')
-    throw error
-  }
-}
-
 function fillChoice(choice: Json, position: number, fallback: AnswerFallback): JsonObject {
   if (!isJsonObject(choice) || !isJsonObject(choice.message))
     throw notCompletion('expected a message in each choice')
   const { message, stop_reason: stated = null } = choice
-  const { finish, calls } = readParts(choice, message, (place) => callId(fallback, position, place))
+  const finish = readFinishReason(choice.finish_reason)
+  const calls = readWholeCalls(message, (place) => callId(fallback, position, place))
   const word = stated ?? finish?.word ?? null
   return {
     ...choice,
@@ -80,21 +73,6 @@ function fillChoice(choice: Json, position: number, fallback: AnswerFallback): J
   }
 }
 
-function readParts(choice: JsonObject, message: JsonObject, makeId: (place: number) => string) {
-  try {
-    return {
-      finish: readFinishReason(choice.finish_reason),
-      calls: readWholeCalls(message, makeId),
-    }
-  } catch (error) {
-    if (error instanceof FormatError) throw notCompletion(error.message)
-    throw error
-  }
-}
-
-function notCompletion(expected: string): CallFault {
-  return new CallFault(
-    'provider_error',
-    `The provider answered something that is no completion: ${expected}.`,
-  )
+function notCompletion(expected: string): FormatError {
+  return new FormatError('invalid_form', expected)
 }

@@ -290,7 +290,7 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
   await port.endStream(sealed, relayed)
 }
 
-function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
+function makeFallback({ core, parsed, provider, startedAtMs }: RunningCall) {
   let id: string | null = null
   return {
     // Created only when needed: nearly all providers send an id.
@@ -300,6 +300,7 @@ function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
     },
     created: Math.floor(startedAtMs / 1000),
     model: parsed.model,
+    provider: provider.name,
   }
 }
 

@@ -275,6 +275,8 @@ export type EnclaveFault = {
   readonly provider_param?: string
   /** True if the provider stated the error in a stream with status 200. */
   readonly in_stream?: boolean
+  /** For provider_error: the code of the FormatError for which the enclave refused the answer. */
+  readonly refused_reason?: string
   /** For provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number
   /** False if the provider states that a retry does not help (`x-should-retry`). */

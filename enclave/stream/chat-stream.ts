@@ -18,7 +18,8 @@ import { FormatError } from '#attestation/errors.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { makeWellFormed } from '#attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type JsonObject } from '#attestation/json/value.ts'
-import { CallFault } from '../call-fault.ts'
+import { CallFault, refusedFault } from '../call-fault.ts'
+import type { AnswerFallback } from '../calls/parse-answer.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 import { parseEventData, refuseError } from './event-stream.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from './text-template.ts'
@@ -29,6 +30,8 @@ import { makeTextTemplate, matchText, PADDING, type TextTemplate } from './text-
  */
 const TEMPLATES_UNUSED_MAX = 8
 
+type ChatTerms = StreamTerms & { readonly fallback: AnswerFallback }
+
 /**
  * A streamed chat completion. A chunk with a finish_reason may be the last. After `[DONE]`, the
  * answer is complete if every choice that began has its finish_reason. Without `[DONE]`, the body
@@ -37,7 +40,7 @@ const TEMPLATES_UNUSED_MAX = 8
 export class ChatStream implements AnswerStream {
   readonly assembly = emptyAssembly()
   isDone = false
-  private readonly terms: StreamTerms
+  private readonly terms: ChatTerms
   private readonly parts: StreamParts
   private state: ChunkState = NO_CHUNKS
   /** Template made from the previous event. Null if the next event cannot match it. */
@@ -45,7 +48,7 @@ export class ChatStream implements AnswerStream {
   /** Number of events in a row without a template, or with a template that did not match. */
   private templatesUnused = 0
 
-  constructor(terms: StreamTerms, parts: StreamParts) {
+  constructor(terms: ChatTerms, parts: StreamParts) {
     this.terms = terms
     this.parts = parts
   }
@@ -63,9 +66,7 @@ export class ChatStream implements AnswerStream {
       return
     }
     this.parts.memory.admit(content)
-    const chunk = parseEventData(content, event)
-    refuseError(event, chunk, this.parts.output.hasGiven)
-    const given = this.readChunk(chunk)
+    const given = this.readChunk(event, content)
     if (given === null || this.templatesUnused >= TEMPLATES_UNUSED_MAX) return
     this.template = this.learn(content, given)
     if (this.template === null) this.templatesUnused += 1
@@ -121,10 +122,12 @@ export class ChatStream implements AnswerStream {
   }
 
   /** Returns the text of a single chunk that was passed on and is not held, otherwise null. */
-  private readChunk(chunk: JsonObject): string | null {
+  private readChunk(event: string, data: string): string | null {
     const { output } = this.parts
     const { hasGiven } = output
     try {
+      const chunk = parseEventData(data, event)
+      refuseError(event, chunk, hasGiven)
       const { state, chunks } = normalizeChunk(this.terms, this.state, chunk)
       const given = chunks.map((item) => this.give(makeWellFormed(item) as JsonObject))
       this.state = state
@@ -133,9 +136,7 @@ export class ChatStream implements AnswerStream {
       if (!(error instanceof FormatError)) throw error
       // Before the first complete chunk, the call can still fail without a record.
       if (!hasGiven) output.discard()
-      throw providerError(
-        WRONG_CHUNKS[error.code] ?? 'The provider sent a chunk of the wrong form.',
-      )
+      throw refusedFault(error, this.terms.fallback, data)
     }
   }
 
@@ -172,14 +173,6 @@ function hasFinishReason({ choices }: JsonObject): boolean {
     isJsonArray(choices) &&
     choices.some((choice) => isJsonObject(choice) && typeof choice.finish_reason === 'string')
   )
-}
-
-/** Messages for the caller, by the code with which checkChunk refuses a chunk. */
-const WRONG_CHUNKS: Readonly<Record<string, string>> = {
-  changed_type:
-    'The provider sent a chunk that goes on in another type than the stream began with.',
-  changed_name: 'The provider sent a second id or name for one call.',
-  changed_finish: 'The provider sent a second role, call type or finish_reason for one choice.',
 }
 
 function providerError(message: string): CallFault {

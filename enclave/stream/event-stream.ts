@@ -4,7 +4,8 @@ import { FormatError } from '#attestation/errors.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '#attestation/json/parse-lenient.ts'
 import { isJsonObject, type JsonObject } from '#attestation/json/value.ts'
-import { CallFault, statedFault } from '../call-fault.ts'
+import { CallFault, refusedFault, statedFault } from '../call-fault.ts'
+import type { AnswerFallback } from '../calls/parse-answer.ts'
 import { errorIn, readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 import { CutCharacters } from './cut-characters.ts'
@@ -13,11 +14,13 @@ import { CutCharacters } from './cut-characters.ts'
 export class EventStream implements AnswerStream {
   private readonly reader: StreamReader
   private readonly parts: StreamParts
+  private readonly fallback: AnswerFallback
   private readonly cut = new CutCharacters()
 
-  constructor(reader: StreamReader, parts: StreamParts) {
+  constructor(reader: StreamReader, parts: StreamParts, fallback: AnswerFallback) {
     this.reader = reader
     this.parts = parts
+    this.fallback = fallback
   }
 
   get isDone(): boolean {
@@ -47,7 +50,9 @@ export class EventStream implements AnswerStream {
     } catch (error) {
       if (!(error instanceof FormatError)) throw error
       if (!hasGiven) parts.output.discard()
-      throw new CallFault('provider_error', messageFor(error))
+      if (error.code !== 'upstream_failure') throw refusedFault(error, this.fallback, content)
+      const words = `The provider broke off with an error: ${error.message}`
+      throw new CallFault('provider_error', words)
     }
     if (reader.isEnded) parts.output.conclude()
   }
@@ -71,10 +76,7 @@ export class EventStream implements AnswerStream {
   }
 }
 
-/**
- * Returns the JSON object in an event. Throws CallFault `provider_error`, for an event `error` with
- * its text.
- */
+/** Returns the JSON object in an event. Throws CallFault for an event `error` with its text. */
 export function parseEventData(data: string, event = ''): JsonObject {
   try {
     const value = parseUnsettled(data)
@@ -83,7 +85,7 @@ export function parseEventData(data: string, event = ''): JsonObject {
     if (!(error instanceof FormatError)) throw error
   }
   if (event === 'error') throw statedFault(readReason(data), { in_stream: true })
-  throw new CallFault('provider_error', 'The provider sent an event that is no JSON object.')
+  throw new FormatError('invalid_form', 'expected an event to be a JSON object')
 }
 
 /** Events with a type of their own can have members with words that are no error. */
@@ -95,10 +97,4 @@ function mayBeError(event: string, { type, object }: JsonObject): boolean {
 export function refuseError(event: string, data: JsonObject, isBegun: boolean): void {
   const reason = event === 'error' ? readReason(data) : errorIn(data, isBegun)
   if (reason !== null) throw statedFault(reason, { in_stream: true })
-}
-
-function messageFor({ code, message }: FormatError): string {
-  return code === 'upstream_failure'
-    ? `The provider broke off with an error: ${message}`
-    : `The provider sent a stream that readers would understand differently: ${message}.`
 }

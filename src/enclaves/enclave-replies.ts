@@ -155,6 +155,7 @@ const faultSchema = z.object({
   provider_type: z.string().optional(),
   provider_param: z.string().optional(),
   in_stream: z.boolean().optional(),
+  refused_reason: z.string().optional(),
   retry_after_seconds: z.number().min(0).optional(),
   should_retry: z.boolean().optional(),
   may_be_made: z.boolean().optional(),

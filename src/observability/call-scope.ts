@@ -62,6 +62,8 @@ export type InferenceFacts = {
   readonly provider?: string
   /** The account's limit that refused the call. */
   readonly limit?: 'requests' | 'tokens'
+  /** Why the enclave refused the provider's answer: the code of a FormatError. */
+  readonly refusedReason?: string
   readonly inputTokens?: number
   readonly outputTokens?: number
   /**

@@ -3,8 +3,8 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/** All other providers share the label `other`. */
-export const PROVIDER_LABELS_MAX = 32
+/** All other names share the label `other`. */
+export const LABELS_MAX = 32
 
 /** A name of another form counts as `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
@@ -46,13 +46,22 @@ export function countInferences(registry: Registry): (report: CallReport, end: C
     labelNames: ['operation', 'limit'] as const,
     registers,
   })
-  const providerOf = boundProviders()
+  const refusedAnswers = new Counter({
+    name: `${METRICS_PREFIX}provider_streams_refused_total`,
+    help: "Answers of providers, streamed or whole, that an enclave refused because readers would understand them differently; reason: the check's code, as changed_text or invalid_form (32 at most), or other",
+    labelNames: ['provider', 'reason'] as const,
+    registers,
+  })
+  const providerOf = boundLabels()
+  const reasonOf = boundLabels()
 
   return ({ route, error, inference }, end) => {
     const { operation, limit } = inference
     const provider = providerOf(inference.provider)
     const model_family = familyOf(inference.model ?? inference.responseModel)
     if (error !== null) errors.inc({ route: route ?? 'none', provider, code: error.code })
+    if (inference.refusedReason !== undefined)
+      refusedAnswers.inc({ provider, reason: reasonOf(inference.refusedReason) })
     if (operation === undefined) return
     if (limit !== undefined) refusals.inc({ operation, limit })
     inferences.inc({ operation, provider, model_family, end })
@@ -77,15 +86,15 @@ function statedTokens({ inputTokens, outputTokens }: InferenceFacts) {
 }
 
 /**
- * Returns a function that keeps the first PROVIDER_LABELS_MAX names as labels. The names come from
- * the enclaves' measured tables and from our own code.
+ * Returns a function that keeps the first LABELS_MAX names as labels. The names come from
+ * the enclaves, such as those in their measured tables, and from our own code.
  */
-export function boundProviders(): (name: string | undefined) => string {
+export function boundLabels(): (name: string | undefined) => string {
   const known = new Set<string>()
   return (name) => {
     if (name === undefined || name === '') return 'none'
     if (!PROVIDER_NAME.test(name)) return 'other'
-    if (!known.has(name) && known.size >= PROVIDER_LABELS_MAX) return 'other'
+    if (!known.has(name) && known.size >= LABELS_MAX) return 'other'
     known.add(name)
     return name
   }

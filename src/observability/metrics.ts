@@ -7,7 +7,7 @@ import { type OnStarted, StartFailure, systemCodeOf } from '../runtime/starting.
 import { VERSION } from '../runtime/version.ts'
 import type { CallObserver, CallReport } from './call-scope.ts'
 import { listSources, type MeasuredParts, registerSources } from './gauges.ts'
-import { boundProviders, countInferences } from './inference-metrics.ts'
+import { boundLabels, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
 /** The last bucket is the committer's limit. */
@@ -216,7 +216,7 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
     labelNames: ['provider', 'outcome'] as const,
     registers: [registry],
   })
-  const providerOf = boundProviders()
+  const providerOf = boundLabels()
   return {
     countModelList: ({ provider, outcome }) =>
       lists.inc({ provider: providerOf(provider), outcome }),
@@ -237,7 +237,7 @@ function countCollections(registry: Registry): Pick<Meter, 'countCollection' | '
     labelNames: ['provider'] as const,
     registers,
   })
-  const providerOf = boundProviders()
+  const providerOf = boundLabels()
   return {
     countCollection: ({ provider, outcome }) =>
       collections.inc({ provider: providerOf(provider), outcome }),

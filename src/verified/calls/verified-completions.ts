@@ -302,12 +302,14 @@ function unexpected(
   return error
 }
 
-/** The message may repeat a provider's words, so it is not logged. */
+/** The message may repeat a provider's words, so it is not logged. A refused answer is counted. */
 function refusal(
   { log }: VerifiedCompletionsOptions,
   { context }: VerifiedCall,
   { fault, chosen }: { readonly fault: EnclaveFault; readonly chosen: ChosenCredential },
 ): ApiError | ValidationError {
+  const { refused_reason: refusedReason } = fault
+  if (refusedReason !== undefined) recordInference(() => ({ refusedReason }))
   const error = faultErrorOf(hideCredential(fault, chosen), chosen.isOperators)
   if (isOperatorsTrouble(error)) {
     const { code, status } = fault

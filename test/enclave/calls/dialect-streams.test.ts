@@ -226,7 +226,13 @@ for (const name of EVENT_NAMES)
       `the enclave ends a stream of ${name} that readers read differently: %s`,
       async (_, events) => {
         const outcome = await playText(streamText(events))
-        expect(outcome.fault).toMatchObject({ code: 'provider_error' })
+        expect(outcome.fault).toMatchObject({
+          code: 'provider_error',
+          message: expect.stringMatching(
+            /of hostile \(model hostile\) alike: .+ It sent: \{.{1,199}$/,
+          ),
+          refused_reason: expect.stringMatching(/^[a-z_]+$/),
+        })
         expect(outcome.outcome).not.toBe('complete')
         expect(outcome.text.replace(/event: fault\n.*/, '')).not.toContain('EVIL')
       },

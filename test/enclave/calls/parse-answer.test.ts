@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { PROOF_MEMBERS } from '#attestation/completion-hash.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
-import { parseAnswer } from '#enclave/calls/parse-answer.ts'
+import { CALL_FORMS } from '#enclave/calls/call-forms.ts'
 
 const fallback = { id: 'chatcmpl-fallback', created: 7, model: 'asked' }
-const parse = (text: string) => parseAnswer(Buffer.from(text), fallback)
+const parse = (text: string) =>
+  CALL_FORMS.chat.readAnswer(Buffer.from(text), { ...fallback, provider: 'acme' })
 const choices =
   '"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]'
 
@@ -62,6 +63,19 @@ describe('parseAnswer', () => {
     expect(() => parse(text)).toThrow(
       expect.objectContaining({
         fault: expect.objectContaining({ status: 502, code: 'provider_error' }),
+      }),
+    )
+  })
+
+  it('the fault of a refused answer says what was expected, and repeats a printable start', () => {
+    const sent = `{"id":"a\u2028\u202e","choices":[],"x":"${'y'.repeat(300)}"}`
+    const start = sent.replace(/[\u2028\u202e]/g, '?').slice(0, 200)
+    expect(() => parse(sent)).toThrow(
+      expect.objectContaining({
+        fault: expect.objectContaining({
+          message: `Readers would not understand the answer of acme (model asked) alike: expected choices. It sent: ${start}`,
+          refused_reason: 'invalid_form',
+        }),
       }),
     )
   })
@@ -137,7 +151,7 @@ describe('parseAnswer', () => {
     ['no name', { tool_calls: [{ id: 'x', function: { arguments: '{}' } }] }],
     ['no list of calls', { tool_calls: {} }],
   ])('parseAnswer refuses calls with %s, as streams do', (_, message) => {
-    expect(() => messageOf(message)).toThrow('something that is no completion')
+    expect(() => messageOf(message)).toThrow('of acme (model asked)')
   })
 
   it("parseAnswer keeps the provider's word beside a stop_reason of null", () => {

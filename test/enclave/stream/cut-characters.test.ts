@@ -19,7 +19,9 @@ const memory = {
 /** The events that are given out for these events, and the answer. */
 function give(name: EventName, events: readonly JsonObject[]) {
   const output = new StreamOutput()
-  const stream = new EventStream(EVENT_DIALECTS[name].openStream(), { output, memory } as never)
+  const reader = EVENT_DIALECTS[name].openStream()
+  const fallback = { id: 'x', created: 1, model: 'm', provider: 'p' }
+  const stream = new EventStream(reader, { output, memory } as never, fallback)
   for (const data of events) stream.read({ event: String(data.type), data: JSON.stringify(data) })
   const { text, last } = output.take()
   const given = new EventParser().push(Buffer.from(text)).map(({ data }) => JSON.parse(data))

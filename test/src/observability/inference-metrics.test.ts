@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { CallReport, InferenceFacts } from '#src/observability/call-scope.ts'
-import { PROVIDER_LABELS_MAX } from '#src/observability/inference-metrics.ts'
+import { LABELS_MAX } from '#src/observability/inference-metrics.ts'
 import { createMeter } from '#src/observability/metrics.ts'
 import { MODEL_FAMILIES } from '#src/observability/model-family.ts'
 import { readMetrics, type Sample } from '../../support/read-metrics.ts'
@@ -62,6 +62,15 @@ it('an inference that was refused has its error, and the limit that refused it',
   ])
 })
 
+it('an answer that an enclave refused is counted by its reason, with a bounded label', async () => {
+  const facts = (refusedReason: string) => reportOf({ provider: 'openai', refusedReason })
+  const of = await countCalls(['changed_text', 'No code!'].map(facts))
+  expect(of('provider_streams_refused_total')).toMatchObject([
+    { labels: { provider: 'openai', reason: 'changed_text' }, value: 1 },
+    { labels: { provider: 'openai', reason: 'other' }, value: 1 },
+  ])
+})
+
 it.each([Number.NaN, -5, 0, Number.POSITIVE_INFINITY])(
   'an inference of %s stated tokens breaks no counter',
   async (tokens) => {
@@ -82,7 +91,7 @@ it('names of models and providers, however many, make no more series than famili
   ])
   const samples = of('inferences_total')
   const valuesOf = (label: string) => new Set(samples.map(({ labels }) => labels[label]))
-  expect(valuesOf('provider').size).toBe(PROVIDER_LABELS_MAX + 1)
+  expect(valuesOf('provider').size).toBe(LABELS_MAX + 1)
   for (const family of valuesOf('model_family')) expect(MODEL_FAMILIES).toContain(family)
-  expect(samples.length).toBeLessThan((PROVIDER_LABELS_MAX + 1) * 4)
+  expect(samples.length).toBeLessThan((LABELS_MAX + 1) * 4)
 })

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import type { EnclaveFault, Identity } from '#enclave/protocol/enclave-api.ts'
 import { authenticate } from '#src/api/authenticate.ts'
 import { OPENAI_FACE } from '#src/api/faces.ts'
+import { openScope } from '#src/observability/call-scope.ts'
 import { createLogger } from '#src/observability/logger.ts'
 import {
   COMMITS_FAILING_MAX_MS,
@@ -47,10 +48,19 @@ it('authenticate answers 503 and keeps the cause when keys cannot be looked up',
   await expect(run).rejects.toMatchObject({ code: 'not_ready', status: 503, cause })
 })
 
+it('the reason for which an enclave refused an answer is among the facts of the call', async () => {
+  const { complete } = makeService({ failingForMs: 0, refused_reason: 'changed_text' })
+  const { scope, result } = openScope(null, () => complete().catch(() => undefined))
+  await result
+  expect(scope.inference).toMatchObject({ provider: 'openai', refusedReason: 'changed_text' })
+})
+
 function makeService({
   failingForMs,
   faultName,
+  ...more
 }: {
+  readonly refused_reason?: string
   readonly failingForMs: number
   readonly faultName?: string
 }) {
@@ -60,6 +70,7 @@ function makeService({
     code: 'provider_refused',
     message: `Incorrect key ${KEY} for this model`,
     provider_code: `bad_${KEY}`,
+    ...more,
   }
   const status: CommitterStatus = {
     ...NO_FIGURES,
