@@ -69,7 +69,7 @@ const ENCLAVE_VARIABLES = [
 ] as const
 
 /** DEMO_HOST is missing here, because the enclave uses plain http only on loopback. */
-const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
+const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS', 'DEMO_REPLAY_FOLDER'] as const
 
 export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
   if (settings.ENCLAVE_URL !== undefined)

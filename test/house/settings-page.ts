@@ -38,7 +38,7 @@ const PROCESSES = [
     title: 'The demo provider',
     file: 'src/local/demo/config.ts',
     about:
-      '`npm start` starts it where ENCLAVE_URL is not set, with DEMO_PORT and DEMO_DELAY_MS alone; ' +
+      '`npm start` starts it where ENCLAVE_URL is not set, with DEMO_PORT, DEMO_DELAY_MS and DEMO_REPLAY_FOLDER alone; ' +
       '`node src/local/demo/main.ts` reads all',
   },
 ] as const

@@ -28,6 +28,8 @@ type ChatAnswer = {
 const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000
+/** Ends every stream of a chat completion. */
+export const CHAT_END = 'data: [DONE]\n\n'
 const ID_START = 'chatcmpl-demo-'
 
 /** Random bytes once per process: an id is these bytes and a counter. */
@@ -58,7 +60,7 @@ export function answerChat(request: DemoChatRequest, nowMs: number): DemoAnswer 
   return {
     whole: () => writeCompletion(chat),
     frames: () => writeFrames(writeChunks(chat), dataFrame),
-    end: 'data: [DONE]\n\n',
+    end: CHAT_END,
   }
 }
 

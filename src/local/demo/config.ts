@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { z } from 'zod'
 import { integer, port, textField } from '../../runtime/fields.ts'
 import { type Environment, readSettings } from '../../runtime/read-settings.ts'
@@ -20,6 +21,12 @@ const schema = z.object({
    */
   DEMO_DELAY_MS: integer({ min: 0, max: 60_000 }).default(0),
   /**
+   * Folder of recorded answers: with it, the model `demo/replay/FILE` answers with the file FILE of
+   * this folder (`*.chunks.txt`: a stream, one event a line; `*.json`: a whole answer). Not in
+   * production. Default: no recorded answers.
+   */
+  DEMO_REPLAY_FOLDER: textField.optional(),
+  /**
    * Folder for a simulated TEE: with it, the provider also serves `demo/sealed` and `demo/unsealed`
    * over TLS, with evidence under development roots, and keeps the keys and the policy here.
    * Default: no TEE.
@@ -33,6 +40,8 @@ export type DemoConfig = {
   readonly host: string
   readonly port: number
   readonly delayMs: number
+  /** Absolute path. Null: no recorded answers. */
+  readonly replayFolder: string | null
   /** Null: no simulated TEE. */
   readonly tee: { readonly folder: string; readonly port: number } | null
 }
@@ -40,18 +49,30 @@ export type DemoConfig = {
 /** Throws ConfigurationError, which lists every fault. */
 export function readDemoConfig(environment: Environment = process.env): DemoConfig {
   const settings = readSettings(schema, environment, () =>
-    environment.NODE_ENV === 'production' && environment.DEMO_TEE_FOLDER
-      ? ['DEMO_TEE_FOLDER: no simulated TEE in production']
+    environment.NODE_ENV === 'production'
+      ? NOT_IN_PRODUCTION.flatMap(([name, fault]) =>
+          environment[name] ? [`${name}: ${fault}`] : [],
+        )
       : [],
   )
-  const { DEMO_TEE_FOLDER: folder, DEMO_TEE_PORT: teePort } = settings
+  const {
+    DEMO_REPLAY_FOLDER: replayFolder,
+    DEMO_TEE_FOLDER: folder,
+    DEMO_TEE_PORT: teePort,
+  } = settings
   return {
     host: settings.DEMO_HOST,
     port: settings.DEMO_PORT,
     delayMs: settings.DEMO_DELAY_MS,
+    replayFolder: replayFolder === undefined ? null : resolve(replayFolder),
     tee: folder === undefined ? null : { folder, port: teePort },
   }
 }
+
+const NOT_IN_PRODUCTION = [
+  ['DEMO_TEE_FOLDER', 'no simulated TEE in production'],
+  ['DEMO_REPLAY_FOLDER', 'no recorded answers in production'],
+] as const
 
 export type AttestedDemo = {
   /** https. */

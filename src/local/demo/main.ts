@@ -13,9 +13,9 @@ try {
   process.exit(1)
 }
 
-async function start({ host, port, delayMs, tee }: DemoConfig): Promise<void> {
+async function start({ host, port, delayMs, replayFolder, tee }: DemoConfig): Promise<void> {
   const options = { delayMs, now: Date.now }
-  const server = createDemoServer(options)
+  const server = createDemoServer({ ...options, replayFolder })
   await listen(server, { host, port })
   const attested =
     tee === null

@@ -5,13 +5,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { EVIDENCE_PATHS } from '#attestation/providers/evidence/evidence-document.ts'
 import type { SimulatedTee } from '../tee/simulated-tee.ts'
 import type { DemoAnswer } from './answers.ts'
-import { answerChat } from './chat-answer.ts'
+import { answerChat, CHAT_END } from './chat-answer.ts'
 import { parseChatRequest } from './chat-request.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
 import { answerMessages } from './messages-answer.ts'
 import { countRequest, parseMessagesRequest } from './messages-request.ts'
 import { checkModel, DEMO_MODELS, describeModel, TEE_MODELS } from './models.ts'
+import { readReplay, replayedFile, replayFrames } from './replay.ts'
 import { DemoError } from './request.ts'
 import { answerResponses } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
@@ -26,6 +27,8 @@ type DemoOptions = {
   readonly delayMs: number
   /** Unix milliseconds. */
   readonly now: () => number
+  /** Folder of the recorded answers. Null: none are served. */
+  readonly replayFolder?: string | null
 }
 
 type Served = DemoOptions & {
@@ -82,11 +85,13 @@ async function serve(
 
 const ONE_MODEL = 'GET /v1/models/'
 
+const CHAT_ROUTE = 'POST /v1/chat/completions'
+
 /** Returns the answer, or undefined when it is sent already. */
 type Run = (call: Call) => Promise<object | undefined>
 
 const ROUTES: Readonly<Record<string, Run>> = {
-  'POST /v1/chat/completions': callOf(parseChatRequest, answerChat),
+  [CHAT_ROUTE]: callOf(parseChatRequest, answerChat),
   'POST /v1/responses': callOf(parseResponsesRequest, answerResponses),
   'POST /v1/messages': callOf(parseMessagesRequest, answerMessages),
   'POST /v1/messages/count_tokens': async ({ request }) => countRequest(await readBody(request)),
@@ -132,8 +137,12 @@ function nonceIn(query: string): Uint8Array {
 function callOf<
   Asked extends { readonly model: string; readonly stream?: boolean | null | undefined },
 >(parse: (body: Uint8Array) => Asked, answer: (asked: Asked, nowMs: number) => DemoAnswer): Run {
-  return async ({ request, response, served }) => {
+  return async (call) => {
+    const { request, response, served } = call
     const asked = parse(await readBody(request))
+    const file = replayedFile(asked.model)
+    if (file !== null && served.replayFolder)
+      return replay(call, served.replayFolder, { file, isStream: asked.stream === true })
     checkModel(asked.model, served.models)
     const { whole, frames, end } = answer(asked, served.now())
     if (asked.stream === true) {
@@ -144,6 +153,23 @@ function callOf<
     if (served.delayMs > 0) await sleep(served.delayMs)
     return whole()
   }
+}
+
+/** Sends a recorded answer byte by byte as it is in its file. */
+async function replay(
+  { response, route, served }: Call,
+  folder: string,
+  asked: { readonly file: string; readonly isStream: boolean },
+): Promise<undefined> {
+  const text = await readReplay(folder, asked)
+  const isChat = route === CHAT_ROUTE
+  if (asked.isStream) {
+    await stream(response, replayFrames(text, { isNamed: !isChat }), served)
+    response.end(isChat ? CHAT_END : '')
+    return
+  }
+  if (served.delayMs > 0) await sleep(served.delayMs)
+  sendText(response, 200, text)
 }
 
 /** Writes the frames, without ending the response. Stops when the reader has left. */
