@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { findGiven } from '#attestation/dialects/refused-member.ts'
 import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import {
@@ -30,9 +31,14 @@ type PlainDialect = {
   readonly summary: string
   readonly schemas: Readonly<Record<'request' | 'reply' | 'event', string>>
   readonly example: object
-  /** Finds a member that refers to content outside the request. Other nodes lack this content. */
+  /** Finds a member that refers to content or servers outside the request. Nodes lack both. */
   readonly findHidden: (typeof DIALECTS)['responses' | 'messages']['findHidden']
 }
+
+/** A backend would call the addresses of these servers for the caller, from the node's network. */
+const REMOTE_TOOLS: ReadonlyMap<string, string> = new Map([
+  ['mcp_servers', 'no node calls MCP servers: call them yourself, and send their tools in `tools`'],
+])
 
 const PLAIN_DIALECTS: readonly PlainDialect[] = [
   {
@@ -53,7 +59,7 @@ const PLAIN_DIALECTS: readonly PlainDialect[] = [
       max_tokens: 100,
       messages: [{ role: 'user', content: 'Hello' }],
     },
-    findHidden: DIALECTS.messages.findHidden,
+    findHidden: (asked) => DIALECTS.messages.findHidden(asked) ?? findGiven(asked, REMOTE_TOOLS),
   },
   {
     dialect: 'completions',

@@ -95,6 +95,7 @@ const COMPLETED = eventOf({
 })
 
 const asked = { model: 'scripted', input: 'hello' }
+const user = (content: unknown) => ({ role: 'user', content })
 
 describe('the official SDKs, over a real agent', () => {
   it('Responses come whole and streamed, with tool calls', async () => {
@@ -233,6 +234,29 @@ describe('what is refused', () => {
     ],
   ])('a call of %s that no node may get is refused with 400: %j', async (path, body, code) => {
     expect(await faultOf(await post(path, body))).toMatchObject({ status: 400, code })
+  })
+
+  // https://github.com/stdapi-ai/stdapi.ai/issues/131
+  it('MCP servers, which a backend would call, are refused by the name of their member', async () => {
+    const messages = { model: 'demo/echo', max_tokens: 1, messages: [user('hi')] }
+    const mcp_servers = [{ type: 'url', name: 'tools', url: 'https://mcp.example.org' }]
+    const fault = await faultOf(await post('/v1/messages', { ...messages, mcp_servers }))
+    expect([fault.status, fault.code]).toEqual([400, 'unsupported_request_parameter'])
+    expect(fault.message).toMatch(/^mcp_servers is not supported: /)
+    expect((await post('/v1/messages', { ...messages, mcp_servers: [] })).status).toBe(200)
+  })
+
+  // https://github.com/stdapi-ai/stdapi.ai/issues/131
+  it('sources and titles that are addresses reach a node', async () => {
+    const title = 'https://example.org/a'
+    const text = { type: 'text', text: title }
+    const content = [
+      { type: 'search_result', source: title, title, content: [text] },
+      { type: 'document', title, source: { type: 'text', media_type: 'text/plain', data: title } },
+      text,
+    ]
+    const body = { model: 'demo/echo', max_tokens: 1, messages: [user(content)] }
+    expect((await post('/v1/messages', body)).status).toBe(200)
   })
 
   it("the backend's refusal reaches the caller with its words, as 400", async () => {

@@ -3,6 +3,7 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
+  memberAt,
   memberOf,
 } from '#attestation/json/value.ts'
 
@@ -67,7 +68,8 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
       if (SAID.has(name) && typeof member === 'object') continue
       const place = `${next.path}.${name}`
       if (typeof member !== 'string') open.push({ value: member ?? null, path: place })
-      else if (isAddress(name, member)) yield { path: place, isWeb: /^https?:/i.test(member) }
+      else if (isAddress(name, member) && !isTextIn(value, name, next.path))
+        yield { path: place, isWeb: /^https?:/i.test(member) }
     }
   }
 }
@@ -76,7 +78,24 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
 const SAID: ReadonlySet<string> = new Set(['input', 'citations', 'annotations'])
 
 /** Members of parts that contain words. An address in them is only text. */
-const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])
+const WORDS: ReadonlySet<string> = new Set(
+  'text refusal content title context thinking filename'.split(' '),
+)
+
+/** Types of parts with a member that only states where a text comes from. */
+const SOURCES: ReadonlyMap<unknown, string> = new Map([
+  ['search_result', 'source'],
+  ['web_search_result', 'url'],
+  ['web_fetch_result', 'url'],
+])
+
+/** True if the part's type makes a text of a member that can be an address in other parts. */
+function isTextIn(part: JsonObject | readonly Json[], name: string, path: string): boolean {
+  const type = memberAt(part as Json, 'type')
+  if (SOURCES.get(type) === name) return true
+  // The words of a document: { type: 'text', media_type: 'text/plain', data }.
+  return name === 'data' && type === 'text' && path.endsWith('.source')
+}
 
 /**
  * True if a member's text is an address. In a member such as `url` or `uri`, every text except a

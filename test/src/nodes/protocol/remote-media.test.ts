@@ -6,6 +6,9 @@ const asked = (part: unknown): JsonObject => ({
   messages: [{ role: 'user', content: [{ type: 'text', text: 'What is it?' }, part] as never }],
 })
 const image = (url: unknown) => ({ type: 'image_url', image_url: { url } })
+const pdf = { type: 'base64', media_type: 'application/pdf', data: 'AAAA' }
+const words = { type: 'text', media_type: 'text/plain', data: 'https://example.org is down' }
+const site = 'https://example.org'
 
 it.each([
   ['a data URL', image('data:image/png;base64,AAAA')],
@@ -15,6 +18,22 @@ it.each([
   ['a sound', { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } }],
   ['a file in base64', { type: 'file', file: { file_data: 'AAAA', filename: 'a.pdf' } }],
   ['a file by its id', { type: 'file', file: { file_id: 'file-1' } }],
+  // https://github.com/stdapi-ai/stdapi.ai/issues/131
+  ['the source of a search result', { type: 'search_result', source: site, title: site }],
+  ['the title of a document', { type: 'document', title: site, context: site, source: pdf }],
+  ['the words of a document', { type: 'document', source: words }],
+  ['a document of text', { type: 'document', source: { type: 'content', content: site } }],
+  ['the result of a tool', { type: 'tool_result', tool_use_id: 't', content: site }],
+  ['a thought', { type: 'thinking', thinking: site, signature: 's' }],
+  ['the name of a file', { type: 'input_file', filename: site, file_data: 'AAAA' }],
+  [
+    'results of a web search',
+    { type: 'web_search_tool_result', content: [{ type: 'web_search_result', url: site }] },
+  ],
+  [
+    'a fetched page',
+    { type: 'web_fetch_tool_result', content: { type: 'web_fetch_result', url: site } },
+  ],
 ])('remoteMediaOf finds no address in %s', (_, part) =>
   expect(remoteMediaOf(asked(part))).toBeNull(),
 )
@@ -49,6 +68,40 @@ it.each([
     'file.file_data',
     true,
   ],
+  // https://github.com/stdapi-ai/stdapi.ai/issues/131
+  [
+    'an image by its source',
+    { type: 'image', source: { type: 'url', url: site } },
+    'source.url',
+    true,
+  ],
+  [
+    'a document by its source',
+    { type: 'document', title: site, source: { type: 'url', url: site } },
+    'source.url',
+    true,
+  ],
+  ['an image of Responses', { type: 'input_image', image_url: site }, 'image_url', true],
+  ['a file of Responses', { type: 'input_file', file_url: site }, 'file_url', true],
+  ['a source that no search result has', { type: 'image', source: site }, 'source', true],
+  [
+    'an image in a search result',
+    { type: 'search_result', source: site, image_url: { url: site } },
+    'image_url.url',
+    true,
+  ],
+  [
+    'a sound that calls itself a text',
+    { type: 'input_audio', input_audio: { type: 'text', data: site } },
+    'input_audio.data',
+    true,
+  ],
+  [
+    'an image in the result of a tool',
+    { type: 'tool_result', content: [{ type: 'image', source: { type: 'url', url: site } }] },
+    'content.0.source.url',
+    true,
+  ],
 ])('remoteMediaOf finds %s, and where it is', (_, part, place, isWeb) =>
   expect(remoteMediaOf(asked(part))).toEqual({ path: `messages.0.content.1.${place}`, isWeb }),
 )
@@ -79,7 +132,7 @@ it.each([{}, { messages: 'none' }, { messages: [null, 'x', { content: 'https://a
 it('a fault of remote media names the member and what to do, without the address', () => {
   const media = remoteMediaOf(asked(image('https://example.org/secret-name')))
   if (media === null) throw new Error('expected an address')
-  const words = remoteMediaFault(media)
-  expect(words).toContain('messages.0.content.1.image_url.url: expected a data URL')
-  expect(words).not.toContain('secret-name')
+  const fault = remoteMediaFault(media)
+  expect(fault).toContain('messages.0.content.1.image_url.url: expected a data URL')
+  expect(fault).not.toContain('secret-name')
 })
