@@ -1,6 +1,8 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { promisify } from 'node:util'
+import { brotliDecompress, gunzip, inflate, zstdDecompress } from 'node:zlib'
 import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
 import { statusOfType } from '#attestation/dialects/error-forms.ts'
@@ -36,7 +38,7 @@ export type CheckingProxy = {
   close(): Promise<void>
 }
 
-/** Bytes. The gateway's own limit is smaller. */
+/** Bytes, also of a body that was decompressed. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
 /** Headers of the caller's request that are passed to the client library. */
@@ -299,9 +301,51 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }
-  if (bytes > REQUEST_BYTES_MAX)
-    throw new Unanswered(413, 'payload_too_large', `expected at most ${REQUEST_BYTES_MAX} bytes`)
-  return Buffer.concat(parts)
+  if (bytes > REQUEST_BYTES_MAX) throw tooLarge()
+  return decodeBody(Buffer.concat(parts), request.headers['content-encoding'])
+}
+
+function tooLarge(): Unanswered {
+  return new Unanswered(413, 'payload_too_large', `expected at most ${REQUEST_BYTES_MAX} bytes`)
+}
+
+type Decode = (
+  bytes: Buffer,
+  options: { readonly maxOutputLength: number },
+) => Promise<Buffer<ArrayBuffer>>
+
+const CODINGS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
+  ['gzip', promisify(gunzip)],
+  ['deflate', promisify(inflate)],
+  ['br', promisify(brotliDecompress)],
+  ['zstd', promisify(zstdDecompress)],
+])
+const CODING_NAMES = [...CODINGS.keys()].join(', ')
+
+/** Undoes the coding of a body, since the gateway hashes and reads plain bytes. */
+async function decodeBody(
+  bytes: Buffer<ArrayBuffer>,
+  stated = 'identity',
+): Promise<Buffer<ArrayBuffer>> {
+  const coding = stated.trim().toLowerCase()
+  if (coding === 'identity' || coding === '') return bytes
+  const decode = CODINGS.get(coding.replace(/^x-(?=gzip$)/, ''))
+  if (decode === undefined)
+    throw new Unanswered(
+      415,
+      'unsupported_media_type',
+      `expected content-encoding ${CODING_NAMES} or none, got ${stated.slice(0, 100)}`,
+    )
+  try {
+    return await decode(bytes, { maxOutputLength: REQUEST_BYTES_MAX })
+  } catch (fault) {
+    if ((fault as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge()
+    throw new Unanswered(
+      400,
+      'invalid_request',
+      `expected a body in ${coding}: ${messageOf(fault)}`,
+    )
+  }
 }
 
 function headersOf({ headers }: IncomingMessage): Headers {
@@ -414,6 +458,8 @@ function refuse(
   }
   response.writeHead(fault.status, {
     'content-type': 'application/json',
+    // RFC 9110, section 12.5.3.
+    ...(fault.status === 415 ? { 'accept-encoding': CODING_NAMES } : {}),
     ...(isFinal ? { 'x-should-retry': 'false' } : {}),
   })
   response.end(JSON.stringify(form.errorBody(fault)))

@@ -1,4 +1,5 @@
 import { connect } from 'node:net'
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Affidavit } from '#client/index.ts'
 import {
@@ -54,6 +55,65 @@ describe('the key for evidence', () => {
       expect(keys).toEqual([key])
     },
   )
+})
+
+// https://github.com/QuantumNous/new-api/issues/4913
+describe('a compressed request', () => {
+  const text = '{"model":"m","input":"é"}'
+  /** 65 MiB: 1 MiB more than the proxy takes. */
+  const bomb = Buffer.alloc(65 * 1024 * 1024)
+  const codings: [string, (bytes: Buffer) => Buffer<ArrayBuffer>][] = [
+    ['gzip', (bytes) => gzipSync(bytes)],
+    ['X-GZIP', (bytes) => gzipSync(bytes)],
+    ['deflate', (bytes) => deflateSync(bytes)],
+    ['br', (bytes) => brotliCompressSync(bytes)],
+    ['zstd', (bytes) => zstdCompressSync(bytes)],
+  ]
+  const askIn = async (coding: string, body: Buffer<ArrayBuffer> | string) => {
+    const sent: [string, Headers][] = []
+    const send = async (_: string, init: RequestInit) => {
+      sent.push([String(init.body), new Headers(init.headers)])
+      return Response.json({})
+    }
+    const headers = { 'content-encoding': coding }
+    const reply = await ask(await openProxy(send), '/messages', { headers, body })
+    const { error } = (await reply.json()) as { readonly error?: { readonly message: string } }
+    return { sent, status: reply.status, headers: reply.headers, message: error?.message ?? '' }
+  }
+
+  it.each(codings)('a body in %s reaches the gateway as plain bytes', async (coding, compress) => {
+    const { status, sent } = await askIn(coding, compress(Buffer.from(text)))
+    expect(status).toBe(200)
+    expect(sent.map(([body]) => body)).toEqual([text])
+    expect(sent[0]?.[1].has('content-encoding')).toBe(false)
+  })
+
+  it('a bomb in zstd is too large', async () => {
+    const { status, sent } = await askIn('zstd', zstdCompressSync(bomb))
+    expect([status, sent]).toEqual([413, []])
+    expect(verdicts()).toEqual([['error', 'payload_too_large']])
+  })
+
+  it.each(codings)('a body that is not in %s, or is cut, is broken', async (coding, compress) => {
+    const cut = compress(Buffer.from(text)).subarray(0, -3)
+    for (const body of [text, cut]) {
+      const { status, sent, message } = await askIn(coding, body)
+      expect([status, sent]).toEqual([400, []])
+      expect(message).toMatch(/^expected a body in /)
+    }
+  })
+
+  it.each(['compress', 'gzip, br'])('a coding that is not read is named: %s', async (coding) => {
+    const { status, sent, headers, message } = await askIn(coding, text)
+    expect([status, sent]).toEqual([415, []])
+    expect(message).toBe(`expected content-encoding gzip, deflate, br, zstd or none, got ${coding}`)
+    expect(headers.get('accept-encoding')).toBe('gzip, deflate, br, zstd')
+  })
+
+  it('identity is no coding', async () => {
+    const { status, sent } = await askIn('identity', text)
+    expect([status, sent[0]?.[0]]).toEqual([200, text])
+  })
 })
 
 /** Gives one event of a stream that then fails. */
