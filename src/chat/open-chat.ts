@@ -3,6 +3,7 @@ import { timed } from '../observability/call-scope.ts'
 import { unixMs } from '../runtime/clock.ts'
 import { makeId } from '../runtime/make-id.ts'
 import { createChatCompletions } from './chat-completions.ts'
+import { countTokensRoute } from './count-tokens.ts'
 import { createDialectCalls } from './dialect-calls.ts'
 import { dialectRoutes } from './dialect-routes.ts'
 import { createModels, modelRoutes } from './models.ts'
@@ -26,7 +27,11 @@ export function openChat({
   const calls = createDialectCalls({ dispatcher: { dispatch }, log })
   const bounded = { limiter, idempotency, bodyBytesMax }
   return {
-    routes: [...chatRoutes({ completions, ...bounded }), ...dialectRoutes({ calls, ...bounded })],
+    routes: [
+      ...chatRoutes({ completions, ...bounded }),
+      ...dialectRoutes({ calls, ...bounded }),
+      countTokensRoute({ dispatcher, limiter, bodyBytesMax }),
+    ],
     modelRoutes: modelRoutes(createModels({ ...offered, dispatcher })),
   }
 }

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDemoServer } from '#src/local/demo/server.ts'
@@ -184,6 +185,45 @@ describe('what passes', () => {
     const again = await ask()
     expect(again.headers.get('idempotent-replayed')).toBeNull()
     expect(await again.text()).toBe(CREATED + COMPLETED)
+  })
+})
+
+// https://github.com/BerriAI/litellm/issues/30043
+describe('the count of tokens', () => {
+  const count = (body: object) => post('/v1/messages/count_tokens', body)
+
+  it('a count is an estimate that grows with the request, and asks no node', async () => {
+    const asks = bodies.length
+    const client = new Anthropic({
+      baseURL: stage.gateway.url,
+      apiKey: stage.gateway.key,
+      authToken: null,
+      maxRetries: 0,
+    })
+    const tokensOf = async (content: string) => {
+      const messages = [{ role: 'user' as const, content }]
+      return (await client.messages.countTokens({ model: 'scripted', messages })).input_tokens
+    }
+    const short = await tokensOf('hello')
+    expect(short).toBeGreaterThan(0)
+    expect((await tokensOf('hello'.repeat(800))) - short).toBeCloseTo(999, -1)
+    expect(bodies).toHaveLength(asks)
+  })
+
+  it('a count for an unknown model, or for none, is refused in the form of Anthropic', async () => {
+    const messages = [user('hello')]
+    const refused = [
+      [await count({ model: 'nobody', messages }), 404, 'not_found_error', 'not_found'],
+      [await count({ messages }), 400, 'invalid_request_error', 'validation_failed'],
+    ] as const
+    for (const [reply, status, type, code] of refused) {
+      expect(reply.status).toBe(status)
+      expect(await reply.json()).toMatchObject({
+        type: 'error',
+        error: { type, code },
+        request_id: reply.headers.get('request-id'),
+      })
+    }
   })
 })
 

@@ -1,6 +1,4 @@
-import { z } from 'zod'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
-import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import {
   chooseProvider,
   credentialHeader,
@@ -13,7 +11,7 @@ import { createAdmission } from '../../api/admission.ts'
 import { ApiError, UPSTREAM_ERRORS } from '../../api/errors.ts'
 import { ANTHROPIC_FACE } from '../../api/faces.ts'
 import { defineRoute, type Route } from '../../api/route.ts'
-import { boundedText } from '../../api/schemas.ts'
+import { COUNT_BODY, COUNT_LIMITS, COUNT_REPLY } from '../../chat/count-tokens.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import { providersOf } from '../../enclaves/provider-table.ts'
 import { recordInference } from '../../observability/call-scope.ts'
@@ -26,15 +24,8 @@ const PATHS = [
   '/v1/verified/anthropic/v1/messages/count_tokens',
   '/v1/verified/anthropic/messages/count_tokens',
 ]
-/** Maximum number of simultaneous counts. A coding agent asks for about 24 at once. */
-const COUNTS_MAX = 256
-/** Bytes of the bodies and answers of all running counts. */
-const COUNTS_BYTES_MAX = 256 * 1024 * 1024
 const TIMEOUT_MS = 30_000
 const ANSWER_BYTES_MAX = 64 * 1024
-
-const request = z.looseObject({ model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }) })
-const answer = z.looseObject({ input_tokens: z.int().min(0) })
 
 type CountParts = {
   readonly enclaves: Pick<EnclavePool, 'identities'>
@@ -52,7 +43,7 @@ type CountParts = {
  * evidence and no record.
  */
 export function countTokensRoutes(parts: CountParts): readonly Route[] {
-  const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })
+  const admission = createAdmission(COUNT_LIMITS)
   const endpoints = openEndpoints(parts)
   return PATHS.map((path) =>
     defineRoute({
@@ -66,13 +57,8 @@ export function countTokensRoutes(parts: CountParts): readonly Route[] {
         'not count gives a 404. The call counts as one request without tokens.',
       scope: 'inference',
       headers: credentialHeaders,
-      body: {
-        name: 'CountTokensRequest',
-        schema: request,
-        bytesMax: parts.bodyBytesMax,
-        example: { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] },
-      },
-      reply: { name: 'TokenCount', schema: answer },
+      body: { ...COUNT_BODY, bytesMax: parts.bodyBytesMax },
+      reply: COUNT_REPLY,
       errors: [
         'rate_limit_exceeded',
         'insufficient_quota',
@@ -108,7 +94,7 @@ export function countTokensRoutes(parts: CountParts): readonly Route[] {
           .catch((error: unknown) => {
             throw error instanceof EndpointError ? countErrorOf(error, asked) : error
           })
-        const counted = answer.safeParse(count)
+        const counted = COUNT_REPLY.schema.safeParse(count)
         if (counted.success) return counted.data
         throw new ApiError('provider_error', "The provider's answer has no count of tokens")
       },
