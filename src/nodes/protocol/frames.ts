@@ -25,6 +25,8 @@ export const FRAME_BYTES_MAX = 1024 * 1024
  * again.
  */
 export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
+/** Largest whole answer in a dialect, and largest event of a stream. Both come in pieces. */
+export const ANSWER_BYTES_MAX = 16 * 1024 * 1024
 /** Largest answer with images: ten images of 1,024 pixels. */
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 

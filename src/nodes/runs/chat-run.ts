@@ -5,6 +5,7 @@ import { type ChatRunFrame, chatFrame } from '../protocol/frames.ts'
 import type { Inference } from '../registry/inferences-store.ts'
 import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
 import { DispatchError, faultError } from './dispatch-error.ts'
+import { EventPieces } from './event-pieces.ts'
 import { type ChunkFacts, readChunk } from './read-chunk.ts'
 import { type EventFacts, openEventFacts } from './read-event.ts'
 import { Run, type RunOptions, type RunResult } from './run.ts'
@@ -89,6 +90,9 @@ export class ChatRun extends Run {
   private readonly unfinished: Set<number>
   /** Null for chat completions. */
   private readonly events: EventFacts | null
+  private readonly pieces = new EventPieces()
+  /** Frames of the largest event that came in pieces, bytes. It may wait besides the queue. */
+  private largestBytes = 0
   private readonly first = Promise.withResolvers<void>()
   private readonly queue = createChunkQueue(() => this.leave(null))
 
@@ -129,7 +133,7 @@ export class ChatRun extends Run {
       this.close()
       return true
     }
-    if (frame.chunk !== null) this.takeChunk(frame.chunk, frame.status, bytes)
+    if (frame.chunk !== null) this.join(frame.chunk, frame.status, bytes)
     else if (frame.status === 'running') this.takeWork()
     if (frame.status === 'done') this.finish()
     return true
@@ -194,6 +198,7 @@ export class ChatRun extends Run {
   }
 
   protected deliver(result: RunResult): void {
+    this.pieces.drop()
     const error = result.kind === 'failed' ? result.error : null
     this.late = { sinceMs: this.options.now(), bytes: 0 }
     if (result.kind === 'left') {
@@ -226,6 +231,21 @@ export class ChatRun extends Run {
     else this.failAndDrain('token_timeout', 'The node stopped sending tokens')
   }
 
+  /** Takes an event that comes in pieces when it is complete. */
+  private join(chunk: JsonObject, status: ChatRunFrame['status'], bytes: number): void {
+    if (this.events === null) {
+      this.takeChunk(chunk, status, bytes)
+      return
+    }
+    const joined = this.pieces.push(chunk, bytes)
+    if (joined.kind === 'refused') this.refuse(joined.why)
+    else if (joined.kind === 'open') this.takeWork()
+    else {
+      if (joined.chunk !== chunk) this.largestBytes = Math.max(this.largestBytes, joined.bytes)
+      this.takeChunk(joined.chunk, status, joined.bytes)
+    }
+  }
+
   private takeChunk(chunk: JsonObject, status: ChatRunFrame['status'], bytes: number): void {
     const { limits, question } = this.options
     const facts =
@@ -249,7 +269,7 @@ export class ChatRun extends Run {
       })
     if (this.result === null) {
       this.give(this.withUsage(chunk, facts), bytes)
-      if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
+      if (this.queue.waitingBytes() > limits.queueBytesMax + this.largestBytes) this.overflow()
       if (this.queue.silentBytes() > limits.queueBytesMax)
         this.failAndDrain('node_failed', 'The node sent too many empty chunks')
     }
@@ -341,6 +361,8 @@ export class ChatRun extends Run {
 
   private conclude(): void {
     const finish = () => {
+      if (this.pieces.isOpen())
+        throw new FormatError('other', 'expected the last piece of an event')
       this.options.reader?.finish()
       return true
     }

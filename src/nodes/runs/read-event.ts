@@ -30,20 +30,25 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
   const usage = isJsonObject(claim) ? claim : null
   if (typeof body === 'string')
     return typeof is_last === 'boolean' && !body.includes('\0') ? { body, is_last, usage } : null
-  const isName = typeof event === 'string' && EVENT_NAME.test(event)
-  return isName && typeof data === 'string' && !/[\r\0]/.test(data) ? { event, data, usage } : null
+  return isEventName(event) && typeof data === 'string' && !/[\r\0]/.test(data)
+    ? { event, data, usage }
+    : null
+}
+
+export function isEventName(name: Json | undefined): name is string {
+  return typeof name === 'string' && EVENT_NAME.test(name)
 }
 
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
 /**
- * UTF-16 units. A longer body is not parsed, so that parsing costs no more than for a frame, and
- * brackets cannot become gigabytes of objects.
+ * UTF-16 units. A longer body or event is not parsed, so that parsing costs no more than for a
+ * frame, and brackets cannot become gigabytes of objects.
  */
 const BODY_LENGTH_MAX = 1024 * 1024
 /** Memory that a piece takes besides its text, in units. */
 const PIECE_EXTRA = 32
-/** A longer body's usage is found in this many units at its end, where servers write it. */
+/** The usage of a longer text is found in this many units at its end, where servers write it. */
 const BODY_END_LENGTH = 4_096
 
 export type EventFacts = {
@@ -102,7 +107,7 @@ export function openEventFacts(dialect: NodeDialect, isWhole: boolean): EventFac
       if (chunk === null || 'body' in chunk !== isWhole) return null
       if ('body' in chunk) return readPiece(chunk.body, chunk.is_last)
       if (isEmpty(dialect, chunk)) return factsOf(0, false, undefined)
-      const data = objectIn(chunk.data)
+      const data = dataIn(chunk.data)
       const textLength = data === null ? 0 : textLengthOf(data)
       const name = nameOf(chunk, data)
       const facts = factsOf(textLength, isLastEvent(name, chunk.data), claimOf(data))
@@ -113,7 +118,7 @@ export function openEventFacts(dialect: NodeDialect, isWhole: boolean): EventFac
 }
 
 /** Copies the text, because a part of a text keeps the whole text in memory. */
-function endOf(text: string): string {
+export function endOf(text: string): string {
   return Buffer.from(text.slice(-BODY_END_LENGTH)).toString()
 }
 
@@ -148,6 +153,23 @@ const USAGES_MAX = 16
 
 /** The name of a member, not a part of a text, where each quote follows a backslash. */
 const USAGE = /(?<!\\)"usage"\s*:\s*\{/g
+
+/**
+ * Returns the data of an event. Of data that is not parsed, only the type and the usage are found:
+ * it repeats a long answer, or only its end is kept.
+ */
+function dataIn(text: string): JsonObject | null {
+  const value = text.length > BODY_LENGTH_MAX ? null : objectIn(text)
+  if (value !== null) return value
+  const end = endOf(text)
+  const found = readEnd(end)
+  const type = TYPE_FIRST.exec(text)?.[1] ?? TYPE_LAST.exec(end)?.[1]
+  return found === null || type === undefined ? found : { ...found, type }
+}
+
+/** The type as the first or the last member of the outermost object. */
+const TYPE_FIRST = /^\s{0,9}\{\s{0,9}"type"\s{0,9}:\s{0,9}"([\w.-]{1,128})"/
+const TYPE_LAST = /(?<!\\)"type"\s{0,9}:\s{0,9}"([\w.-]{1,128})"\s{0,9}\}\s{0,9}$/
 
 /** Reads an answer's events, as AnswerReader (chat-run.ts) does, and collects facts. */
 export type EventReader = {
@@ -187,7 +209,7 @@ export function createEventReader(dialect: NodeDialect): EventReader {
         return [given]
       }
       if (isEmpty(dialect, chunk)) return []
-      const data = objectIn(chunk.data)
+      const data = dataIn(chunk.data)
       const name = nameOf(chunk, data)
       // After an error in an event without a name, completions end with [DONE].
       isEnded =
@@ -246,7 +268,7 @@ function isLastEvent(name: string, data: string): boolean {
 /** Some backends write no names of events, which Anthropic's SDKs need. The data has them too. */
 function nameOf({ event }: { readonly event: string }, data: JsonObject | null): string {
   const { type = null } = data ?? {}
-  return event === '' && typeof type === 'string' && EVENT_NAME.test(type) ? type : event
+  return event === '' && isEventName(type) ? type : event
 }
 
 function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefined): ChunkFacts {

@@ -395,3 +395,115 @@ it.each(FAILURES)('an error event after text is passed on: %j', async (failure) 
   expect(names).toContain(failure.data)
   expect(reader.isFailed()).toBe(true)
 })
+
+/** The event in pieces of 100,000 characters. */
+const piecesOf = (whole: { readonly event: string; readonly data: string }, length = 100_000) =>
+  Array.from({ length: Math.ceil(whole.data.length / length) }, (_, index) => ({
+    event: whole.event,
+    piece: whole.data.slice(index * length, (index + 1) * length),
+    is_last: (index + 1) * length >= whole.data.length,
+  }))
+const LONG = 'x'.repeat(1_500_000)
+const LONG_RESPONSE = {
+  output: LONG,
+  usage: { input_tokens: 4, output_tokens: 1 },
+  user: null,
+}
+
+// https://github.com/zendev-sh/goai/issues/70
+it.each([
+  ['with a name', event('response.completed', { response: LONG_RESPONSE })],
+  ['whose type is first', event('', { type: 'response.completed', response: LONG_RESPONSE })],
+  ['whose type is last', event('', { response: LONG_RESPONSE, type: 'response.completed' })],
+])('an event in pieces, %s, is joined and ends the answer', async (_, completed) => {
+  const { run, send, reader } = openRun()
+  const delta = event('x', { delta: 'hello' })
+  send(delta)
+  const pieces = piecesOf(completed)
+  for (const piece of pieces) {
+    expect(reader.isEnded()).toBe(false)
+    send(piece)
+    // The agent says that its backend works.
+    if (!piece.is_last) send(null)
+  }
+  send(null, 2)
+  const given: unknown[] = []
+  for await (const { chunks } of run.batches) given.push(...chunks)
+  expect(given).toMatchObject([delta, { event: 'response.completed', data: completed.data }])
+  expect(run.result).toEqual({ kind: 'done' })
+  expect(run.inferenceOf('node')).toMatchObject({ promptTokens: 4, completionTokens: 1 })
+})
+
+it('the pieces of a slow line are signs of life', () => {
+  const { send, pass } = openRun()
+  send(event('x', { delta: 'hello' }))
+  for (const piece of piecesOf(event('response.completed', { response: LONG_RESPONSE }))) {
+    send(piece)
+    expect(pass(NODE_LIMITS.finishGraceMs - 1)).toBeNull()
+  }
+})
+
+it('an event larger than the queue of a caller, who has not read yet, is joined', () => {
+  const { run, send } = openRun()
+  const output = 'x'.repeat(NODE_LIMITS.queueBytesMax)
+  for (const name of ['response.output_text.done', 'response.completed'])
+    for (const piece of piecesOf(event(name, { output }))) if (run.result === null) send(piece)
+  // A second event that large must wait until the first is read.
+  expect(run.result).toMatchObject({ error: { code: 'node_failed' } })
+  const single = openRun()
+  for (const piece of piecesOf(event('response.completed', { output }))) single.send(piece)
+  single.send(null, 2)
+  expect(single.run.result).toEqual({ kind: 'done' })
+})
+
+it('an event in pieces counts for a node whose caller has left', () => {
+  const { run, send, leave, events } = openRun()
+  const [first, ...more] = piecesOf(event('response.completed', { response: LONG_RESPONSE }))
+  send(first ?? null)
+  leave()
+  for (const piece of more) send(piece)
+  send(null, 2)
+  expect(events).toContain('served')
+  expect(run.inferenceOf('node').promptTokens).toBe(4)
+})
+
+it.each([
+  ['of two events', [open('a'), open('b')]],
+  ['with an event between them', [open('a'), event('b', {})]],
+  ['with a body between them', [open('a'), { body: '', is_last: true }]],
+  ['without is_last', [{ event: 'a', piece: 'x' }]],
+  ['without a name', [{ piece: 'x', is_last: true }]],
+  ['with a line in the name', [{ event: 'a\nb', piece: 'x', is_last: true }]],
+  ['with U+0000', [{ event: 'a', piece: '\0', is_last: true }]],
+  ['that do not end', [open('a'), null]],
+])('pieces %s are refused', (_, chunks) => {
+  const { run, send, events } = openRun()
+  send(event('x', { delta: 'hello' }))
+  for (const chunk of chunks) send(chunk, chunk === null ? 2 : 1)
+  expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  expect(events).not.toContain('served')
+})
+
+function open(name: string) {
+  return { event: name, piece: '{', is_last: false }
+}
+
+it('pieces of an unstreamed call or a chat completion are refused', () => {
+  for (const { run, send } of [openRun(false), openChat()]) {
+    send({ event: 'a', piece: '{}', is_last: true })
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  }
+})
+
+it('an event of brackets in pieces is not parsed', () => {
+  const { run, send } = openRun()
+  const data = `{"delta":[${'[],'.repeat(1_000_000)}0],${USAGE}}`
+  for (const piece of piecesOf({ event: 'response.completed', data }, 1_000_000))
+    send({ ...piece, is_last: false })
+  const before = process.cpuUsage()
+  send({ event: 'response.completed', piece: '', is_last: true })
+  const { user } = process.cpuUsage(before)
+  JSON.parse(data)
+  expect(user).toBeLessThan(process.cpuUsage(before).user - user)
+  expect(run.inferenceOf('node').promptTokens).toBe(4)
+})
