@@ -10,7 +10,7 @@ import {
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
-import { type AskedImageRequest, parseJson } from '../nodes/protocol/frames.ts'
+import { ANSWER_BYTES_MAX, type AskedImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
@@ -32,8 +32,8 @@ const BACKEND_LIMITS: BackendLimits = {
   bodyBytesMax: 1024 * 1024,
   /** More than a frame can hold. */
   imagesBytesMax: 48 * 1024 * 1024,
-  /** For a whole answer in another dialect than chat. */
-  answerBytesMax: 16 * 1024 * 1024,
+  /** For a whole answer in another dialect than chat, and for one event of a stream. */
+  answerBytesMax: ANSWER_BYTES_MAX,
   connectionsMax: 256,
 }
 
@@ -165,7 +165,8 @@ export function createBackend(options: {
     let isWhole = false
     try {
       await checkHead(answer, isStream)
-      if (isStream) yield* readDialectEvents(dialect, readStream(answer, secret))
+      if (isStream)
+        yield* readDialectEvents(dialect, readStream(answer, secret), limits.answerBytesMax)
       else {
         const body = await bodyOf(answer, limits.answerBytesMax)
         checkIsAnswer({ headers: answer.headers, body, secret })

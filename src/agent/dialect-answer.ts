@@ -2,14 +2,14 @@ import { EventParser, type ServerEvent } from '#attestation/dialects/chat/event-
 import { isJsonArray, isJsonObject, type JsonObject, memberAt } from '#attestation/json/value.ts'
 import { readReason } from '#enclave/protocol/refusal.ts'
 import type { NodeDialect } from '../nodes/protocol/dialects.ts'
-import { parseJson } from '../nodes/protocol/frames.ts'
+import { FRAME_BYTES_MAX, parseJson } from '../nodes/protocol/frames.ts'
 import { backendErrorOf, statesError } from './backend-error.ts'
 
 /** JSON text (src/nodes/runs/read-event.ts). */
 type DialectChunk = { readonly text: string }
 
-/** An event must fit into a frame. */
-const EVENT_BYTES_MAX = 1024 * 1024
+/** The size of a frame without its chunk is smaller. */
+const ENVELOPE_BYTES = 4_096
 /** UTF-16 units. Any piece of this length fits into a frame. */
 const PIECE_LENGTH = 128 * 1024
 
@@ -22,8 +22,9 @@ const PIECE_LENGTH = 128 * 1024
 export async function* readDialectEvents(
   dialect: NodeDialect,
   packets: AsyncIterable<Uint8Array>,
+  eventBytesMax: number,
 ): AsyncGenerator<readonly DialectChunk[]> {
-  const parser = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
+  const parser = new EventParser({ eventBytesMax, errorLines: true })
   const answer = new DialectAnswer(dialect)
   let start = ''
   for await (const packet of packets) {
@@ -58,18 +59,19 @@ class DialectAnswer {
       this.hasEvents = true
       if (data.trim() === END_MARK) {
         this.isEnded = true
-        return this.hasEndMark ? [{ text: JSON.stringify({ event, data }) }] : []
+        return this.hasEndMark ? [encodeEvent(event, data)] : []
       }
       // Only the events before the first part of an answer are parsed.
       if (!this.hasContent) this.readStart(event, data)
       this.isFinished ||= this.hasEndMark && FINISHED.test(data)
-      return [{ text: JSON.stringify({ event, data }) }]
+      const chunk = encodeEvent(event, data)
+      return fitsFrame(chunk) ? [chunk] : splitEvent(event, data)
     })
   }
 
   end(): readonly DialectChunk[] {
     const isLost = this.hasEndMark && this.isFinished && !this.isEnded
-    return isLost ? [{ text: JSON.stringify({ event: '', data: END_MARK }) }] : []
+    return isLost ? [encodeEvent('', END_MARK)] : []
   }
 
   private readStart(event: string, data: string): void {
@@ -98,13 +100,35 @@ function refuseError(value: unknown): void {
     throw backendErrorOf(readReason(data), true)
 }
 
+function encodeEvent(event: string, data: string): DialectChunk {
+  return { text: JSON.stringify({ event, data }) }
+}
+
+function fitsFrame({ text }: DialectChunk): boolean {
+  return text.length <= PIECE_LENGTH || Buffer.byteLength(text) + ENVELOPE_BYTES <= FRAME_BYTES_MAX
+}
+
+/**
+ * Some backends repeat the whole answer in one event, which can be too long for a frame
+ * (https://github.com/zendev-sh/goai/issues/70). Older gateways refuse pieces.
+ */
+function splitEvent(event: string, data: string): readonly DialectChunk[] {
+  return [...piecesOf(data)].map(({ piece, is_last }) => ({
+    text: JSON.stringify({ event, piece, is_last }),
+  }))
+}
+
 /** Splits the text of a whole answer, because the whole text can be too long for a frame. */
 export function* splitBody(bytes: Uint8Array): Generator<readonly DialectChunk[]> {
-  const text = Buffer.from(bytes).toString('utf8')
+  for (const { piece: body, is_last } of piecesOf(Buffer.from(bytes).toString('utf8')))
+    yield [{ text: JSON.stringify({ body, is_last }) }]
+}
+
+function* piecesOf(text: string): Generator<{ readonly piece: string; readonly is_last: boolean }> {
   let start = 0
   do {
-    const body = text.slice(start, start + PIECE_LENGTH)
+    const piece = text.slice(start, start + PIECE_LENGTH)
     start += PIECE_LENGTH
-    yield [{ text: JSON.stringify({ body, is_last: start >= text.length }) }]
+    yield { piece, is_last: start >= text.length }
   } while (start < text.length)
 }

@@ -145,6 +145,14 @@ describe('what passes', () => {
     expect(JSON.parse(bodies.at(-1) ?? '')).toEqual(request)
   })
 
+  // https://github.com/zendev-sh/goai/issues/70
+  it('an event that repeats a long answer keeps its bytes', async () => {
+    const completed = COMPLETED.replace('"output":[]', `"output":["${'é'.repeat(750_000)}"]`)
+    answer = (response) => events(response, CREATED, completed)
+    const reply = await post('/v1/responses', { ...asked, stream: true })
+    expect((await reply.text()) === CREATED + completed).toBe(true)
+  })
+
   it('a whole answer keeps its bytes, and may be long', async () => {
     const text = `{ "id": "resp_1",  "pad": "${'é'.repeat(300_000)}", "usage": {"input_tokens": 4, "output_tokens": 2} }`
     answer = (response) => response.writeHead(200, { 'content-type': 'application/json' }).end(text)

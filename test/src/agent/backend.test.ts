@@ -188,6 +188,36 @@ it('an event without data of a backend is not passed on in any dialect', async (
   }
 })
 
+// https://github.com/zendev-sh/goai/issues/70
+it.each([
+  ['that fits a frame stays whole', 500_000, 1],
+  ['that repeats a long answer comes in pieces', 1_500_000, 12],
+])('an event %s', async (_, length, count) => {
+  const data = `{"response":"é\\n${'x'.repeat(length)}"}`
+  const backend = await startDialects((response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.end(`event: response.completed\ndata: ${data}\n\n`)
+  })
+  const chunks: { [name: string]: unknown }[] = []
+  const request = { model: 'model-a', stream: true }
+  for await (const batch of backend.streamDialect('responses', request, NEVER))
+    chunks.push(...batch.map(({ text }) => JSON.parse(text)))
+  expect(chunks).toHaveLength(count)
+  expect(chunks.every(({ event }) => event === 'response.completed')).toBe(true)
+  expect(chunks.map(({ data, piece }) => data ?? piece).join('')).toBe(data)
+  const ends = chunks.map(({ is_last }) => is_last ?? true)
+  expect(ends).toEqual(ends.map((_, index) => index === count - 1))
+})
+
+it('an event of a dialect that is larger than a whole answer may be is refused', async () => {
+  const backend = await startDialects((response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.end(`data: "${'x'.repeat(16 * 1024 * 1024)}"\n\n`)
+  })
+  const answer = backend.streamDialect('responses', { model: 'model-a', stream: true }, NEVER)
+  await expect(answer[Symbol.asyncIterator]().next()).rejects.toThrow('too large an event')
+})
+
 it('a backend is asked not to compress, and its key is in no message', async () => {
   let asked = ''
   const { backend } = await start((response) => {
