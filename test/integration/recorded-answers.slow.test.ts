@@ -117,7 +117,7 @@ async function read(name: string, baseURL: string): Promise<unknown> {
   }
 }
 
-/** The texts, reasoning, tools and inputs of an answer, without what a gateway may name anew. */
+/** The texts, reasoning, tools and inputs of an answer, without what a gateway may name differently. */
 function contentOf(answer: unknown): unknown {
   const { choices, output, content, error } = answer as Record<string, unknown>
   if ((error ?? null) !== null) return { error }
@@ -126,7 +126,7 @@ function contentOf(answer: unknown): unknown {
 
 /**
  * The SDK of chats keeps only the last piece of `reasoning_content`, which `ai` joins. A provider
- * can encrypt its reasoning anew in the last event.
+ * can encrypt its reasoning again for the last event.
  */
 const UNSAID = [
   'id',
