@@ -39,6 +39,11 @@ beforeAll(async () => {
     let body = ''
     for await (const packet of request) body += packet
     const name = path.basename(JSON.parse(body || '{}').model ?? 'manifest.json')
+    const failure = FAILURES[name]
+    if (failure !== undefined) {
+      response.writeHead(failure.status, { 'content-type': failure.type }).end(failure.body)
+      return
+    }
     const text = readFileSync(path.join(ANSWERS, name), 'utf8')
     const isStream = name.endsWith('.chunks.txt')
     response.setHeader('content-type', isStream ? 'text/event-stream' : 'application/json')
@@ -77,6 +82,83 @@ afterAll(async () => {
   provider.close()
   await rm(folder, { recursive: true })
 })
+
+const event = (data: Readonly<Record<string, unknown>>) =>
+  `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`
+const EVENTS = 'text/event-stream'
+const TOO_LONG = {
+  code: 'context_length_exceeded',
+  message: 'The prompt is too long',
+  param: 'input',
+}
+const OVERLOADED = {
+  type: 'error',
+  error: { type: 'overloaded_error', message: 'Overloaded' },
+} as const
+const usage = { input_tokens: 1, output_tokens: 1 }
+const BEGUN = { id: 'm_1', type: 'message', role: 'assistant', model: 'm', content: [], usage }
+const PIECE = [
+  event({ type: 'message_start', message: BEGUN }),
+  event({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
+  event({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hel' } }),
+].join('')
+
+/** Failures of a provider, by the name of a model, and what every place answers. */
+const FAILURES: Readonly<
+  Record<
+    string,
+    {
+      readonly status: number
+      readonly type: string
+      readonly body: string
+      readonly seen: readonly [path: string, status: number, text: RegExp]
+    }
+  >
+> = {
+  // https://github.com/unslothai/unsloth/issues/10938
+  'too-long-first': {
+    status: 200,
+    type: EVENTS,
+    body: event({ type: 'error', ...TOO_LONG }),
+    seen: ['/responses', 200, /event: response\.failed\n.*"code":"context_length_exceeded"/],
+  },
+  'too-long-failed': {
+    status: 200,
+    type: EVENTS,
+    body: event({
+      type: 'response.failed',
+      response: { id: 'r_1', object: 'response', status: 'failed', model: 'm', error: TOO_LONG },
+    }),
+    seen: ['/responses', 200, /event: response\.failed\n.*"code":"context_length_exceeded"/],
+  },
+  // https://github.com/maximhq/bifrost/issues/4413
+  'too-long-400': {
+    status: 400,
+    type: 'application/json',
+    body: JSON.stringify({ error: { ...TOO_LONG, type: 'invalid_request_error' } }),
+    seen: ['/responses', 400, /"param":"input","code":"context_length_exceeded"/],
+  },
+  // https://github.com/anthropics/claude-code/issues/2919
+  'busy-529': {
+    status: 529,
+    type: 'application/json',
+    body: JSON.stringify(OVERLOADED),
+    seen: ['/messages', 529, /"type":"overloaded_error"/],
+  },
+  'busy-first': {
+    status: 200,
+    type: EVENTS,
+    body: event(OVERLOADED),
+    seen: ['/messages', 529, /"type":"overloaded_error"/],
+  },
+  // https://github.com/openclaw/openclaw/issues/49079
+  'busy-amid': {
+    status: 200,
+    type: EVENTS,
+    body: PIECE + event(OVERLOADED),
+    seen: ['/messages', 200, /message_start[\s\S]*event: error\n.*"type":"overloaded_error"/],
+  },
+}
 
 /** The lines of a recording as a provider of its API sends them. */
 function eventsOf(name: string, text: string): string {
@@ -173,6 +255,43 @@ async function readByAi(name: string, baseURL: string): Promise<unknown> {
 
 /** Recordings that an SDK cannot read directly: it fails, and reads what the enclave settles. */
 const isError = (reading: unknown) => Object.hasOwn(reading as object, 'error')
+
+/** The status and the text of a streamed call at a place. */
+async function ask(place: string, model: string, route: string) {
+  const isMessages = route === '/messages'
+  const base = places[place] ?? ''
+  const root = place === 'gateway' ? `${base}/anthropic` : base
+  const reply = await fetch(`${isMessages ? root : base}${route}`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${service.apiKey}`,
+      'content-type': 'application/json',
+      'fine-tune-authorization': 'Bearer my-provider-key',
+    },
+    body: JSON.stringify({
+      model: `recorded/${model}`,
+      stream: true,
+      ...(isMessages
+        ? { max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] }
+        : { input: 'Hi' }),
+    }),
+  })
+  return { status: reply.status, text: await reply.text() }
+}
+
+describe.runIf(shared.isMet)('failures of a provider', () => {
+  it.each(Object.entries(FAILURES))(
+    shared.title('every place tells of %s in the form of its API'),
+    async (model, { seen: [route, status, text] }) => {
+      for (const place of ['gateway', 'encrypting proxy', 'plain proxy']) {
+        const reply = await ask(place, model, route)
+        expect({ place, ...reply }).toMatchObject({ place, status })
+        expect(reply.text.replaceAll(/"(affidavit|request_id)":/g, '')).toMatch(text)
+        expect(reply.text).not.toContain('invalid_request_error"}')
+      }
+    },
+  )
+})
 
 describe.runIf(shared.isMet)('recorded answers', () => {
   it.each(files)(shared.title('SDKs read the same of %s at every place'), async (name) => {
