@@ -66,14 +66,15 @@ export function faultLocation(
 
 /**
  * Returns the JSON value of a body (attacker-controlled bytes), or a fault if the body is empty or
- * is not strict JSON (parseStrictJson).
+ * is not strict JSON, as `parse` says.
  */
 export function readJson(
   body: Uint8Array,
+  parse: (body: Uint8Array) => Json = parseStrictJson,
 ): { readonly json: Json } | { readonly fault: RequestFault } {
   if (body.length === 0) return { fault: { loc: ['body'], ...MISSING } }
   try {
-    return { json: parseStrictJson(body) }
+    return { json: parse(body) }
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const isSyntax = error.code === 'syntax' || error.code === 'invalid_utf8'

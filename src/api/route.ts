@@ -49,6 +49,8 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly body?: NamedSchema<Body> & {
     readonly bytesMax: number
     readonly example: object
+    /** True if the body is passed on: integers of any length keep their digits. */
+    readonly keepsDigits?: true
   }
   /** `parse` checks the form. The schema only describes it. `example` leaves out the files. */
   readonly form?: NamedSchema & {
@@ -194,7 +196,7 @@ export function defineRoute<Params, Query, Headers, Body>(
       bytesMax: body.bytesMax,
     })
     slot.reserve(weighValues(bytes))
-    const json = parseJsonBody(bytes)
+    const json = parseJsonBody(bytes, body.keepsDigits)
     return { body: validate('body', body.schema, json), json, bytes }
   }
 

@@ -1,4 +1,6 @@
 import type { z } from 'zod'
+import { decodeUtf8 } from '#attestation/json/decode-utf8.ts'
+import { parseAnyNumbers } from '#attestation/json/parse-strict.ts'
 import type { Json } from '#attestation/json/value.ts'
 import {
   beyondBound,
@@ -12,6 +14,7 @@ import {
   unlikePattern,
   WRONG_TYPE,
 } from '#enclave/protocol/request-faults.ts'
+import { parseKeepingDigits } from '../runtime/keep-digits.ts'
 import { ValidationError } from './errors.ts'
 
 /** The first item of a fault's `loc`. */
@@ -28,11 +31,19 @@ export function validate<Output>(
   return data as Output
 }
 
-/** Throws ValidationError for an empty body, malformed JSON or JSON with more than one meaning. */
-export function parseJsonBody(body: Uint8Array): Json {
-  const read = readJson(body)
+/**
+ * Throws ValidationError for an empty body, malformed JSON or JSON with more than one meaning.
+ * `keepsDigits`: the body is passed on, so integers of any length are accepted and kept.
+ */
+export function parseJsonBody(body: Uint8Array, keepsDigits = false): Json {
+  const read = keepsDigits ? readJson(body, parsePassedOn) : readJson(body)
   if ('fault' in read) throw new ValidationError([read.fault])
   return read.json
+}
+
+function parsePassedOn(body: Uint8Array): Json {
+  parseAnyNumbers(body)
+  return parseKeepingDigits(decodeUtf8(body))
 }
 
 /**

@@ -50,6 +50,7 @@ export function chatRoutes({
         name: 'ChatCompletionRequest',
         schema: chatRequest,
         bytesMax: bodyBytesMax,
+        keepsDigits: true,
         example: { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] },
       },
       reply: { name: 'ChatCompletion', schema: chatCompletion },

@@ -337,3 +337,59 @@ describe('what is refused', () => {
     })
   })
 })
+
+/** Answers of a backend that state an error, and what a caller of Responses sees. */
+const TOO_LONG = { code: 'context_length_exceeded', message: 'too long', param: 'input' }
+const NUMBERED = { error: { message: 'too long', type: 'BadRequestError', code: 400 } }
+const COMPACTED = /event: response\.failed\n.*"code":"context_length_exceeded"/
+it.each<[string, readonly string[], number, RegExp]>([
+  // https://github.com/unslothai/unsloth/issues/10938
+  ['an error event', [eventOf({ type: 'error', ...TOO_LONG })], 200, COMPACTED],
+  [
+    'response.failed',
+    [CREATED, eventOf({ type: 'response.failed', response: { ...RESPONSE, error: TOO_LONG } })],
+    200,
+    COMPACTED,
+  ],
+  // https://github.com/BerriAI/litellm/issues/25492
+  ['a status as its code', [`data: ${JSON.stringify(NUMBERED)}\n\n`], 200, /too long/],
+  // https://github.com/lemonade-sdk/lemonade/issues/2826
+  ['an error without the form of an event', [JSON.stringify(NUMBERED)], 200, /too long/],
+  // https://github.com/router-for-me/CLIProxyAPI/issues/4904
+  [
+    '[DONE] in place of the last event',
+    [CREATED, eventOf({ type: 'response.output_text.delta', delta: 'Hi' }), 'data: [DONE]\n\n'],
+    200,
+    /"Hi"[\s\S]*event: response\.failed/,
+  ],
+])('a stream of a backend with %s is told to the caller', async (_, sent, status, seen) => {
+  answer = (response) => events(response, ...sent)
+  const reply = await post('/v1/responses', { ...asked, stream: true })
+  expect(reply.status).toBe(status)
+  const text = await reply.text()
+  expect(text).toMatch(seen)
+  expect(text).not.toContain('response.completed')
+})
+
+it('a completion with a finish_reason and without [DONE] is whole', async () => {
+  const piece = { choices: [{ index: 0, text: 'Hi', finish_reason: 'stop' }] }
+  answer = (response) => events(response, `data: ${JSON.stringify(piece)}\n\n`)
+  const reply = await post('/v1/completions', { model: 'scripted', prompt: 'a', stream: true })
+  expect(await reply.text()).toMatch(/"Hi"[\s\S]*data: \[DONE\]\n\n$/)
+})
+
+// https://github.com/anthropics/claude-code/issues/78762
+it('a history with an integer that a double cannot hold reaches the backend with its digits', async () => {
+  answer = (response) => events(response, CREATED, COMPLETED)
+  const body = `{"model":"scripted","stream":true,"input":[{"id":12345678901234567890}]}`
+  const reply = await fetch(`${stage.gateway.url}/v1/responses`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${stage.gateway.key}`,
+      'content-type': 'application/json',
+    },
+    body,
+  })
+  await reply.text()
+  expect(bodies.at(-1)).toContain('{"id":12345678901234567890}')
+})

@@ -6,6 +6,7 @@ import {
   type JsonObject,
 } from '#attestation/json/value.ts'
 import { RETRY_BELIEVED_SECONDS_MAX } from '#enclave/protocol/refusal.ts'
+import { parseKeepingDigits } from '../../runtime/keep-digits.ts'
 import { isNodeDialect, type NodeDialect } from './dialects.ts'
 
 /**
@@ -154,7 +155,7 @@ export type GatewayFrame =
   | { readonly kind: 'unknown' }
 
 export function decodeGatewayFrame(text: string): GatewayFrame {
-  const frame = parseJson(text)
+  const frame = parseRequestJson(text)
   if (!isJsonObject(frame)) return { kind: 'unknown' }
   const { protocol, data, id, chat_request: request, dialect = null, traceparent } = frame
   if (typeof protocol === 'string' && isJsonObject(data)) return { kind: 'control', protocol, data }
@@ -429,9 +430,18 @@ function isStringsMostly(bytes: Buffer): boolean {
 }
 
 /** Undefined when the text is not JSON. */
+/** Keeps the digits of integers. */
+export function parseRequestJson(text: string): Json | undefined {
+  return orUndefined(() => parseKeepingDigits(text))
+}
+
 export function parseJson(text: string): Json | undefined {
+  return orUndefined(() => JSON.parse(text) as Json)
+}
+
+function orUndefined(parse: () => Json): Json | undefined {
   try {
-    return JSON.parse(text) as Json
+    return parse()
   } catch {
     return undefined
   }

@@ -8,7 +8,7 @@ import {
   type JsonObject,
 } from '#attestation/json/value.ts'
 import { NODE_DIALECTS, type NodeDialect } from '../protocol/dialects.ts'
-import { parseJson } from '../protocol/frames.ts'
+import { parseJson, parseRequestJson } from '../protocol/frames.ts'
 import type { ChunkBatch } from '../runs/chunk-queue.ts'
 import { DISPATCH_CODES, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
@@ -127,16 +127,16 @@ export function decodeFault(detail: unknown): DispatchError {
 }
 
 /** Throws FormatError. */
-export function readMessage(message: Uint8Array): Json {
+export function readMessage(message: Uint8Array, parse: typeof parseJson = parseJson): Json {
   const text = Buffer.from(message.buffer, message.byteOffset, message.length).toString()
-  const value = parseJson(text)
+  const value = parse(text)
   if (value === undefined) throw new FormatError('other', 'expected JSON of the other gateway')
   return value
 }
 
 /** Throws FormatError. */
 export function readSharedRequest(message: Uint8Array): JsonObject {
-  const request = readMessage(message)
+  const request = readMessage(message, parseRequestJson)
   if (isJsonObject(request)) return request
   throw new FormatError('other', 'expected a request of the other gateway')
 }
