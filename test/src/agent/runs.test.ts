@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import type { AnswerChunk } from '#src/agent/answer-parser.ts'
 import { createRuns } from '#src/agent/runs.ts'
 import { createLogger } from '#src/observability/logger.ts'
@@ -66,3 +66,18 @@ it.each([
     expect([outcomes.at(-1), idle()]).toEqual(['cancelled', 2])
   },
 )
+
+it('a node says every ten seconds that its backend still works, and no longer after the run', async () => {
+  vi.useFakeTimers()
+  try {
+    const { runs, start, frames } = open('LLM')
+    start('r1')
+    await vi.advanceTimersByTimeAsync(35_000)
+    expect(frames).toEqual(Array(3).fill({ request_id: 'r1', error: null, chunk: null, status: 1 }))
+    runs.abort('cancelled')
+    await vi.advanceTimersByTimeAsync(35_000)
+    expect(frames.slice(3)).toMatchObject([{ status: 2 }])
+  } finally {
+    vi.useRealTimers()
+  }
+})

@@ -507,3 +507,30 @@ it('an event of brackets in pieces is not parsed', () => {
   expect(user).toBeLessThan(process.cpuUsage(before).user - user)
   expect(run.inferenceOf('node').promptTokens).toBe(4)
 })
+
+// https://github.com/antirez/ds4/issues/1006
+it('a node that says that its backend works is waited for, before and amid its answer', async () => {
+  const { run, send, pass } = openRun()
+  for (let waited = 0; waited < 75_000; waited += 10_000) {
+    expect(pass(10_000)).toBeNull()
+    send(null, 1)
+  }
+  send(event('x', { delta: 'hello' }))
+  for (let waited = 0; waited < 75_000; waited += 10_000) {
+    expect(pass(10_000)).toBeNull()
+    send(null, 1)
+  }
+  expect(pass(NODE_LIMITS.tokenMs)).toMatchObject({ error: { code: 'token_timeout' } })
+  await expect(run.firstToken).resolves.toBeUndefined()
+})
+
+it('a node that only says that its backend works is not waited for without end', async () => {
+  const { run, send, pass } = openRun()
+  const steps = NODE_LIMITS.prefillMs / 10_000
+  for (let step = 1; step < steps; step++) {
+    expect(pass(10_000)).toBeNull()
+    send(null, 1)
+  }
+  expect(pass(10_000)).toMatchObject({ error: { code: 'first_token_timeout' } })
+  await expect(run.firstToken).rejects.toMatchObject({ code: 'first_token_timeout' })
+})
