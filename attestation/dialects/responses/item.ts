@@ -6,38 +6,35 @@ export type PartList = 'content' | 'summary'
 
 /** A streamed text is a part of an item, or a member of the item. */
 export type TextChannel = {
-  /** Types of items that can have this text. */
-  readonly items: readonly string[]
+  /** The name of its events without `.delta` or `.done`. */
+  readonly name: string
+  /** The type of the items that can have this text. */
+  readonly item: string
   /** The member with the joined text: in the item or its part, and in the `done` event. */
   readonly member: string
-  /** Null if the text is a member of the item itself. */
-  readonly part: { readonly list: PartList; readonly type: string } | null
+  /** The list and the type of the part. Null and '' if the text is a member of the item itself. */
+  readonly list: PartList | null
+  readonly type: string
 }
 
-/** Keys: names of events without `.delta` or `.done`. */
-export const CHANNELS: ReadonlyMap<string, TextChannel> = new Map([
-  ['response.output_text', ofPart(['message'], 'content', 'output_text', 'text')],
-  ['response.refusal', ofPart(['message'], 'content', 'refusal', 'refusal')],
-  ['response.reasoning_text', ofPart(['reasoning'], 'content', 'reasoning_text', 'text')],
-  ['response.reasoning_summary_text', ofPart(['reasoning'], 'summary', 'summary_text', 'text')],
-  ['response.function_call_arguments', ofItem('function_call', 'arguments')],
-  ['response.custom_tool_call_input', ofItem('custom_tool_call', 'input')],
-  ['response.mcp_call_arguments', ofItem('mcp_call', 'arguments')],
-  ['response.code_interpreter_call_code', ofItem('code_interpreter_call', 'code')],
-])
+const CHANNEL_ROWS: readonly (readonly [string, string, string, PartList | null, string])[] = [
+  ['response.output_text', 'message', 'text', 'content', 'output_text'],
+  ['response.refusal', 'message', 'refusal', 'content', 'refusal'],
+  ['response.reasoning_text', 'reasoning', 'text', 'content', 'reasoning_text'],
+  ['response.reasoning_summary_text', 'reasoning', 'text', 'summary', 'summary_text'],
+  ['response.function_call_arguments', 'function_call', 'arguments', null, ''],
+  ['response.custom_tool_call_input', 'custom_tool_call', 'input', null, ''],
+  ['response.mcp_call_arguments', 'mcp_call', 'arguments', null, ''],
+  ['response.code_interpreter_call_code', 'code_interpreter_call', 'code', null, ''],
+]
 
-function ofPart(
-  items: readonly string[],
-  list: PartList,
-  type: string,
-  member: string,
-): TextChannel {
-  return { items, member, part: { list, type } }
-}
-
-function ofItem(item: string, member: string): TextChannel {
-  return { items: [item], member, part: null }
-}
+/** By the name of their events. */
+export const CHANNELS: ReadonlyMap<string, TextChannel> = new Map(
+  CHANNEL_ROWS.map(([name, item, member, list, type]) => [
+    name,
+    { name, item, member, list, type },
+  ]),
+)
 
 /** The lists of an item that hold parts, in the order of their events. */
 export const PART_LISTS = ['content', 'summary'] as const
@@ -104,21 +101,22 @@ export function isCall({ type = null }: JsonObject): boolean {
   return CALLS.includes(String(type))
 }
 
-export function channelsOf(item: JsonObject): readonly (readonly [string, TextChannel])[] {
-  return [...CHANNELS].filter(([, { items }]) => items.includes(textIn(item, 'type')))
+export function channelsOf(start: JsonObject): readonly TextChannel[] {
+  const type = textIn(start, 'type')
+  return [...CHANNELS.values()].filter(({ item }) => item === type)
 }
 
 /** Throws FormatError `changed_type` if the item cannot have a part of this type. */
-export function channelOf(item: JsonObject, list: PartList, given: JsonObject): string {
-  for (const [channel, { part }] of channelsOf(item))
-    if (part?.list === list && part.type === given.type) return channel
+export function channelOf(item: JsonObject, list: PartList | null, part: JsonObject): TextChannel {
+  for (const channel of channelsOf(item))
+    if (channel.list === list && channel.type === part.type) return channel
   throw refuse('changed_type', 'expected a part that its item can have')
 }
 
 /** Throws FormatError `invalid_form` if a part other than the text of a message has annotations. */
-export function annotationsOf(part: JsonObject, channel: string): readonly JsonObject[] {
+export function annotationsOf(part: JsonObject, { type }: TextChannel): readonly JsonObject[] {
   const annotations = listIn(part, 'annotations')
-  if (annotations.length === 0 || channel === 'response.output_text') return annotations
+  if (annotations.length === 0 || type === 'output_text') return annotations
   throw refuse('invalid_form', 'expected annotations only of the text of a message')
 }
 
@@ -130,11 +128,11 @@ export function annotationsOf(part: JsonObject, channel: string): readonly JsonO
 export function settleStart(given: JsonObject): JsonObject {
   const type = textIn(given, 'type')
   const added: Record<string, Json> = { ...given }
-  for (const [, { part, member }] of channelsOf(given)) {
+  for (const { list, member } of channelsOf(given)) {
     // Providers leave out the content of reasoning, and readers accept that.
-    if (part === null) added[member] = ''
-    else if (type !== 'reasoning' || part.list !== 'content' || Object.hasOwn(given, 'content'))
-      added[part.list] = []
+    if (list === null) added[member] = ''
+    else if (type !== 'reasoning' || list !== 'content' || Object.hasOwn(given, 'content'))
+      added[list] = []
   }
   if (type === 'message' && memberOf(added, 'role') !== 'assistant')
     throw refuse('invalid_form', 'expected a message of the assistant')

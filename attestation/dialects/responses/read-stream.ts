@@ -1,4 +1,10 @@
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import {
+  filterMembers,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../json/value.ts'
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   addId,
@@ -8,20 +14,28 @@ import {
   isEmpty,
   listIn,
   objectIn,
+  PROOF_MEMBER,
   refuse,
   type StreamReader,
   textIn,
   withoutProof,
 } from '../dialect.ts'
-import { checkStatus, readResponse, TERMINALS } from './answer.ts'
 import { ITEM_ADDED, ITEM_DONE, isItemEvent } from './item.ts'
+import type { Output } from './item-texts.ts'
 import { idOfItem, StreamedItem } from './streamed-item.ts'
 
 /** Events at the start of a response. Some providers leave out some of them. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** The members that a response begins with, in a stream that begins with its end. */
-const BEGUN: JsonObject = { status: 'in_progress', error: null, incomplete_details: null }
+/** The events that can end a stream, each with the status of its response. */
+const TERMINALS: ReadonlyMap<string, string> = new Map([
+  ['response.completed', 'completed'],
+  ['response.incomplete', 'incomplete'],
+  ['response.failed', 'failed'],
+])
+
+/** SDKs compute these members from the output. The provider's values could differ from it. */
+const COMPUTED = ['output_text', 'output_parsed']
 
 /**
  * Reads a stream of the Responses API: one response, its items by index, the parts and texts of
@@ -43,13 +57,11 @@ export class ResponsesReader implements StreamReader {
   private ended = 0
   private given: DialectEvent[] = []
   private sequence = 0
-  private readonly terms: ConstructorParameters<typeof StreamedItem>[2]['terms']
+  private readonly output: Output
 
   /** `mayHold`: false for a stream that an enclave gave out. */
   constructor(mayHold = true) {
-    const give = (type: string, data: JsonObject, settled: JsonObject) =>
-      this.give(type, data, settled)
-    this.terms = { give, mayHold }
+    this.output = { give: (...event) => this.give(...event), mayHold }
   }
 
   get isEnded(): boolean {
@@ -100,7 +112,10 @@ export class ResponsesReader implements StreamReader {
     if (!['', 'queued', 'in_progress', status].includes(String(memberOf(given, 'status') ?? '')))
       throw refuse('changed_finish', 'expected the status of the response to be that of its event')
     const response = { ...given, status }
-    checkStatus(response)
+    const isCut = ['error', 'incomplete_details'].some((name) => !isEmpty(memberOf(given, name)))
+    // Readers show either the answer or the error.
+    if (status === 'completed' && isCut)
+      throw refuse('changed_finish', 'expected no error in a response that is completed')
     if (this.first === null) this.begin('response.created', { response: begunAs(response) })
     const finals = this.matchFinals(listIn(response, 'output'))
     if (type !== 'response.failed') this.endItems(finals, status)
@@ -119,7 +134,6 @@ export class ResponsesReader implements StreamReader {
    */
   private matchFinals(output: readonly JsonObject[]): ReadonlyMap<StreamedItem, JsonObject> {
     const found = new Map<StreamedItem, JsonObject>()
-    const streamed = [...this.items]
     const others = output.filter((final) => {
       const item = this.byId.get(idOfItem(final) ?? '')
       if (item === undefined) return true
@@ -128,12 +142,10 @@ export class ResponsesReader implements StreamReader {
       found.set(item, final)
       return false
     })
-    const unnamed = Map.groupBy(
-      streamed.filter((item) => !found.has(item)).toReversed(),
-      ({ type }) => type,
-    )
+    const unnamed = this.items.filter((item) => !found.has(item)).toReversed()
+    const byType = Map.groupBy(unnamed, ({ type }) => type)
     for (const final of others) {
-      const item = unnamed.get(memberOf(final, 'type') ?? null)?.pop()
+      const item = byType.get(memberOf(final, 'type') ?? null)?.pop()
       if (item !== undefined) found.set(item, final)
       else this.readItem(ITEM_DONE, { item: final })
     }
@@ -142,7 +154,7 @@ export class ResponsesReader implements StreamReader {
 
   /** Ends the items whose end the provider left out. */
   private endItems(finals: ReadonlyMap<StreamedItem, JsonObject>, status: string): void {
-    for (const item of [...this.items.slice(this.ended)]) {
+    for (const item of this.items.slice(this.ended)) {
       if (item.hasEnd) continue
       const before = item.before()
       const final =
@@ -164,15 +176,14 @@ export class ResponsesReader implements StreamReader {
   }
 
   private readItem(type: string, { type: _, ...data }: JsonObject): void {
-    this.requireBegun()
+    if (this.first === null) throw refuse('invalid_form', 'expected response.created first')
     const known = this.find(type, data)
-    const event = { ...data, type }
     if (type === ITEM_ADDED && known !== undefined) {
       if (known.isStart(data)) return
       throw refuse('changed_identity', 'expected no id twice')
     }
     const item = known ?? this.addItem(type, data)
-    if (type !== ITEM_ADDED) item.push(event)
+    if (type !== ITEM_ADDED) item.push({ ...data, type })
     this.advance(item)
   }
 
@@ -194,7 +205,7 @@ export class ResponsesReader implements StreamReader {
       throw refuse('changed_identity', 'expected an event of an item that has begun')
     const index = this.items.length
     const place = memberOf(data, 'output_index') ?? index
-    const item = new StreamedItem(index, data, { terms: this.terms, place })
+    const item = new StreamedItem(index, place, data, this.output)
     this.items.push(item)
     this.byPlace.set(place, item)
     if (item.id !== null) this.byId.set(item.id, item)
@@ -240,7 +251,11 @@ export class ResponsesReader implements StreamReader {
 
   /** The id and the model must not change. llama.cpp states the model only at the end. */
   private responseIn(data: JsonObject): JsonObject {
-    const response = readResponse(objectIn(data, 'response'))
+    const sent = objectIn(data, 'response')
+    textIn(sent, 'id')
+    if (memberOf(sent, 'object') !== 'response')
+      throw refuse('invalid_form', 'expected object to be response')
+    const response = filterMembers(sent, (name) => ![PROOF_MEMBER, ...COMPUTED].includes(name))
     const { first } = this
     if (first === null) return response
     const lacksModel = isEmpty(memberOf(first, 'model'))
@@ -251,21 +266,17 @@ export class ResponsesReader implements StreamReader {
     return response
   }
 
-  private requireBegun(): void {
-    if (this.first === null) throw refuse('invalid_form', 'expected response.created first')
-  }
-
   private give(type: string, data: JsonObject, settled: JsonObject): void {
-    const given = { ...data, ...settled, type, sequence_number: this.sequence }
-    this.sequence += 1
-    this.given.push({ event: type, data: given })
+    const sequence_number = this.sequence++
+    this.given.push({ event: type, data: { ...data, ...settled, type, sequence_number } })
   }
 }
 
 /** The response of a stream's first event, by that of its last. */
 function begunAs(response: JsonObject): JsonObject {
   const usage: JsonObject = Object.hasOwn(response, 'usage') ? { usage: null } : {}
-  return { ...response, ...BEGUN, ...usage, output: [] }
+  const begun = { status: 'in_progress', error: null, incomplete_details: null, output: [] }
+  return { ...response, ...begun, ...usage }
 }
 
 /**
