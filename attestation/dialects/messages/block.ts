@@ -11,6 +11,8 @@ type BlockRule = {
   readonly deltas: Readonly<Record<string, Add>>
   /** The deltas for what the start of a block already has. */
   readonly early: (start: JsonObject) => readonly JsonObject[]
+  /** The members that the deltas so far filled. */
+  readonly filled: (block: OpenBlock) => JsonObject
 }
 
 /** The open block of one stream's message. Changed in place. */
@@ -28,60 +30,66 @@ export type OpenBlock = {
   compacted: JsonObject | null
 }
 
-const ADDS = {
-  text_delta: (block, delta) => {
-    block.text += textIn(delta, 'text')
-  },
-  citations_delta: (block, delta) => {
-    block.citations.push(objectIn(delta, 'citation'))
-  },
-  input_json_delta: (block, delta) => {
-    block.text += textIn(delta, 'partial_json')
-  },
-  thinking_delta: (block, delta) => {
-    if (block.signature !== null)
-      throw refuse('late_event', 'expected no thinking after its signature')
-    block.text += textIn(delta, 'thinking')
-  },
-  signature_delta: (block, delta) => {
-    if (block.signature !== null) throw refuse('late_event', 'expected one signature of thinking')
-    block.signature = textIn(delta, 'signature')
-  },
-  compaction_delta: (block, { type: _, ...members }) => {
-    if (block.compacted !== null) throw refuse('late_event', 'expected one text of a compaction')
-    block.compacted = members
-  },
-} as const satisfies Readonly<Record<string, Add>>
-
 const TEXT: BlockRule = {
   empty: { text: '' },
-  deltas: { text_delta: ADDS.text_delta, citations_delta: ADDS.citations_delta },
+  deltas: {
+    text_delta: (block, delta) => {
+      block.text += textIn(delta, 'text')
+    },
+    citations_delta: (block, delta) => {
+      block.citations.push(objectIn(delta, 'citation'))
+    },
+  },
   early: (start) => [
     ...earlyText(start, 'text', 'text_delta'),
     ...listIn(start, 'citations').map((citation) => ({ type: 'citations_delta', citation })),
   ],
+  filled: ({ text, citations }): JsonObject =>
+    citations.length === 0 ? { text } : { text, citations: [...citations] },
 }
 const THINKING: BlockRule = {
   empty: { thinking: '', signature: '' },
-  deltas: { thinking_delta: ADDS.thinking_delta, signature_delta: ADDS.signature_delta },
+  deltas: {
+    thinking_delta: (block, delta) => {
+      if (block.signature !== null)
+        throw refuse('late_event', 'expected no thinking after its signature')
+      block.text += textIn(delta, 'thinking')
+    },
+    signature_delta: (block, delta) => {
+      if (block.signature !== null) throw refuse('late_event', 'expected one signature of thinking')
+      block.signature = textIn(delta, 'signature')
+    },
+  },
   early: (start) => [
     ...earlyText(start, 'thinking', 'thinking_delta'),
     ...earlyText(start, 'signature', 'signature_delta'),
   ],
+  filled: ({ text, signature }) => ({ thinking: text, signature: signature ?? '' }),
 }
-/** The input at a start may be repeated by deltas, so closeBlock writes it out. */
 const TOOL: BlockRule = {
   empty: { input: {} },
-  deltas: { input_json_delta: ADDS.input_json_delta },
+  deltas: {
+    input_json_delta: (block, delta) => {
+      block.text += textIn(delta, 'partial_json')
+    },
+  },
+  // Deltas may repeat the input at the start, so earlyInput gives it at the end.
   early: () => [],
+  filled: ({ text }) => ({ input: text === '' ? {} : text }),
 }
 const COMPACTION: BlockRule = {
   empty: { content: null },
-  deltas: { compaction_delta: ADDS.compaction_delta },
+  deltas: {
+    compaction_delta: (block, { type: _, ...members }) => {
+      if (block.compacted !== null) throw refuse('late_event', 'expected one text of a compaction')
+      block.compacted = members
+    },
+  },
   early: ({ content = null }) => (content === null ? [] : [{ type: 'compaction_delta', content }]),
+  filled: ({ compacted }) => compacted ?? {},
 }
 /** Blocks without deltas: redacted thinking, results of tools, and unknown types. */
-const WHOLE: BlockRule = { empty: {}, deltas: {}, early: () => [] }
+const WHOLE: BlockRule = { empty: {}, deltas: {}, early: () => [], filled: () => ({}) }
 
 const RULES: ReadonlyMap<string, BlockRule> = new Map([
   ['text', TEXT],
@@ -139,7 +147,7 @@ export function earlyInput({ sent, rule, text }: OpenBlock): JsonObject | null {
   if (typeof input !== 'string' && readToolInput(early) === 'text')
     throw refuse('invalid_tool_input', 'expected numbers in the input of a tool up to 2^53 - 1')
   if (text === '') return { type: 'input_json_delta', partial_json: early }
-  if (!isSame(inputOf(early).input, inputOf(text).input))
+  if (!isSame(inputOf(early), inputOf(text)))
     throw refuse('unread_member', 'expected the input of a tool once')
   return null
 }
@@ -154,28 +162,18 @@ export function closeBlock(
 ): { readonly block: JsonObject; readonly isCut: boolean } {
   if (block.rule !== TOOL || block.text === '') return { block: blockBefore(block), isCut: false }
   onInput(block.text)
-  const { input, isCut } = inputOf(block.text)
-  return { block: { ...block.start, input }, isCut }
+  const input = inputOf(block.text)
+  return { block: { ...block.start, input }, isCut: readToolInput(block.text) === 'cut' }
 }
 
 /** The input of a tool in the answer: an object, or its text if no object holds what it says. */
-function inputOf(text: string): { readonly input: Json; readonly isCut: boolean } {
+function inputOf(text: string): Json {
   const input = readToolInput(text)
-  if (input === 'blank') return { input: {}, isCut: false }
-  return typeof input === 'string'
-    ? { input: text, isCut: input === 'cut' }
-    : { input, isCut: false }
+  if (input === 'blank') return {}
+  return typeof input === 'string' ? text : input
 }
 
 /** Returns the block as it is before its end. The input of a tool is then its text so far. */
 export function blockBefore(block: OpenBlock): JsonObject {
-  const { start, rule, text, citations, signature, compacted } = block
-  if (rule === TOOL) return { ...start, input: text === '' ? {} : text }
-  if (rule === COMPACTION) return { ...start, ...compacted }
-  if (rule === THINKING) return { ...start, thinking: text, signature: signature ?? '' }
-  if (rule === TEXT)
-    return citations.length === 0
-      ? { ...start, text }
-      : { ...start, text, citations: [...citations] }
-  return start
+  return { ...block.start, ...block.rule.filled(block) }
 }

@@ -52,6 +52,7 @@ export class MessagesReader implements StreamReader {
   /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<number>()
   private readonly ids = new Set<string>()
+  private given: DialectEvent[] = []
   /** True if the input of the last block's tool was cut. */
   private isCut = false
   private readonly onInput: OnToolInput
@@ -77,126 +78,114 @@ export class MessagesReader implements StreamReader {
     const type = eventNameOf(event)
     const names = MEMBERS.get(type)
     const data = withoutPrototypes(withoutProof(event.data))
-    return this.readData(type, names === undefined ? data : { type, ...pick(data, names) }).map(
-      (given) => ({ event: String(given.type), data: given }),
-    )
+    this.given = []
+    this.readData(type, names === undefined ? data : { type, ...pick(data, names) })
+    return this.given
   }
 
   response(): JsonObject {
     const content = this.open === null ? this.blocks : [...this.blocks, blockBefore(this.open)]
     const message: Record<string, Json> = { ...this.message, content: [...content] }
     if (this.ending === null) return message
-    const { delta, usage, type: _, ...others } = this.ending
+    const { delta, usage, ...others } = this.ending
     for (const [name, value] of [...Object.entries(others), ...Object.entries(delta ?? {})])
       setMember(message, name, value)
     message.usage = mergeUsage(memberOf(message, 'usage'), usage)
     return message
   }
 
-  /** Returns the data of each event that callers receive. */
-  private readData(type: string, data: JsonObject): readonly JsonObject[] {
-    switch (type) {
-      case 'message_start':
-        return this.start(data)
-      case 'content_block_start':
-        return this.startBlock(data)
-      case 'content_block_delta':
-        return this.continueBlock(data)
-      case 'content_block_stop':
-        return this.stopBlock(data)
-      case 'message_delta':
-        return this.endMessage(data)
-      case 'message_stop':
-        return this.stop(data)
-      case 'error':
-        throw refuse('upstream_failure', failureOf(data))
-      default:
-        return []
-    }
+  private readData(type: string, data: JsonObject): void {
+    if (type === 'message_start') this.start(data)
+    else if (type === 'content_block_start') this.startBlock(data)
+    else if (type === 'content_block_delta') this.continueBlock(data)
+    else if (type === 'content_block_stop') this.stopBlock(data)
+    else if (type === 'message_delta') this.endMessage(data)
+    else if (type === 'message_stop') this.stop(data)
+    else if (type === 'error') throw refuse('upstream_failure', failureOf(data))
   }
 
-  private start(data: JsonObject): readonly JsonObject[] {
+  private start(data: JsonObject): void {
     const message = readBeginning(objectIn(data, 'message'))
+    const { usage } = message
     if (this.message !== null) {
       const isAgain = ['id', 'model'].every((name) => message[name] === this.message?.[name])
       if (!isAgain || !isEmpty(memberOf(message, 'content')))
         throw refuse('changed_identity', 'expected one message')
-      return this.endMessage({ type: 'message_delta', delta: {}, usage: message.usage })
+      this.endMessage({ delta: {}, usage })
+      return
     }
     const content = listIn(message, 'content')
     const isWhole = content.length > 0 || !isEmpty(memberOf(message, 'stop_reason'))
     this.message = { ...message, content: [], ...(isWhole ? begunAs(message) : {}) }
-    const started = { ...data, message: this.message }
-    if (!isWhole) return [started]
+    this.give('message_start', { message: this.message })
+    if (!isWhole) return
     // A message that begins with content is whole: its events are written out.
-    const blocks = content.flatMap((content_block, index) => [
-      ...this.startBlock({ type: 'content_block_start', index, content_block }),
-      ...this.stopBlock({ type: 'content_block_stop', index }),
-    ])
-    const end = { type: 'message_delta', delta: message, usage: message.usage }
-    return [started, ...blocks, ...this.endMessage(end)]
+    for (const [index, content_block] of content.entries()) {
+      this.startBlock({ index, content_block })
+      this.stopBlock({ index })
+    }
+    this.endMessage({ delta: message, usage })
   }
 
-  private startBlock(data: JsonObject): readonly JsonObject[] {
-    const open = this.open
+  private startBlock(data: JsonObject): void {
+    const { open } = this
     const place = this.blocks.length + (open === null ? 0 : 1)
     const index = memberOf(data, 'index') ?? place
     const sent = objectIn(data, 'content_block')
     if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
-    if (open !== null && this.places.get(index) === place - 1 && isSame(sent, open.sent)) return []
+    if (open !== null && this.places.get(index) === place - 1 && isSame(sent, open.sent)) return
     if (this.ending !== null) throw refuse('late_event', 'expected no block after the stop reason')
     if (this.places.has(index))
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
-    const before = open === null ? [] : this.endEarly()
+    this.endEarly()
     if (this.isCut) throw refuseCut()
     this.places.set(index, place)
     const { block, early } = openBlock(sent, this.ids)
     this.open = block
-    const start = { ...data, index: place, content_block: block.start }
-    return [...before, start, ...early.flatMap((delta) => this.add(delta))]
+    this.give('content_block_start', { index: place, content_block: block.start })
+    for (const delta of early) this.add(delta)
   }
 
-  private continueBlock(data: JsonObject): readonly JsonObject[] {
+  private continueBlock(data: JsonObject): void {
     const delta = objectIn(data, 'delta')
     const index = memberOf(data, 'index') ?? null
-    const isEmptySignature = delta.type === 'signature_delta' && delta.signature === ''
     // llama.cpp ends thinking with an empty signature, sometimes after the end of its block.
-    if (isEmptySignature) return []
+    if (delta.type === 'signature_delta' && delta.signature === '') return
     const type = BEGUN_BY.get(String(delta.type))
-    const isUnbegun = index !== null && !this.places.has(index) && type !== undefined
-    const started = isUnbegun
-      ? this.startBlock({ type: 'content_block_start', index, content_block: { type } })
-      : []
+    if (index !== null && !this.places.has(index) && type !== undefined)
+      this.startBlock({ index, content_block: { type } })
     this.requireOpen(index)
-    return [...started, ...this.add(delta)]
+    this.add(delta)
   }
 
   /** Adds a delta to the open block. */
-  private add(delta: JsonObject): readonly JsonObject[] {
+  private add(delta: JsonObject): void {
     const { open } = this
-    if (open === null || isBlankInput(open, delta)) return []
+    if (open === null || isBlankInput(open, delta)) return
     if (delta.type === 'signature_delta' && this.mayHold) {
       if (this.signature !== null && !isSame(delta, this.signature))
         throw refuse('late_event', 'expected one signature of thinking')
       this.signature = delta
-      return []
-    }
-    addDelta(open, delta)
-    return [{ type: 'content_block_delta', index: this.blocks.length, delta }]
+    } else this.giveDelta(open, delta)
   }
 
-  private stopBlock(data: JsonObject): readonly JsonObject[] {
+  private giveDelta(open: OpenBlock, delta: JsonObject): void {
+    addDelta(open, delta)
+    this.give('content_block_delta', { index: this.blocks.length, delta })
+  }
+
+  private stopBlock(data: JsonObject): void {
     const index = memberOf(data, 'index') ?? null
-    if (this.lateStops.delete(this.places.get(index) ?? -1)) return []
+    if (this.lateStops.delete(this.places.get(index) ?? -1)) return
     this.requireOpen(index)
-    return this.closeOpen()
+    this.closeOpen()
   }
 
   /**
    * Holds each message_delta until the end, since some readers add up the usage of several. A
    * stream that an enclave gave out has one.
    */
-  private endMessage(data: JsonObject): readonly JsonObject[] {
+  private endMessage(data: JsonObject): void {
     if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
     const { stop_reason = null } = isJsonObject(data.delta) ? data.delta : {}
     if (stop_reason !== null && typeof stop_reason !== 'string')
@@ -204,50 +193,51 @@ export class MessagesReader implements StreamReader {
     this.endings += 1
     this.held = settleEnding(this.message, this.held, data)
     if (this.endings > 1 || stop_reason === null) checkSize(this.held, this.endings)
-    if (this.mayHold) return []
+    if (this.mayHold) return
     if (this.ending !== null)
       throw refuse('changed_finish', 'expected no other end after the stop reason')
-    return this.giveEnding()
+    this.giveEnding()
   }
 
-  private giveEnding(): readonly JsonObject[] {
-    const ending = this.held
-    const reason = ending?.delta.stop_reason
-    if (ending === null || typeof reason !== 'string')
+  private giveEnding(): void {
+    const reason = this.held?.delta.stop_reason
+    if (this.held === null || typeof reason !== 'string')
       throw refuse('unfinished', 'expected a stop reason before the end')
-    const before = this.open === null ? [] : this.endEarly()
+    this.endEarly()
     if (this.isCut && !CUTTING.includes(reason)) throw refuseCut()
-    this.ending = ending
-    return [...before, ending]
+    this.ending = this.held
+    this.give('message_delta', this.held)
   }
 
-  private stop(data: JsonObject): readonly JsonObject[] {
-    const ending = this.ending === null ? this.giveEnding() : []
+  private stop(data: JsonObject): void {
+    if (this.ending === null) this.giveEnding()
     this.isEnded = true
-    return [...ending, data]
+    this.give('message_stop', data)
   }
 
   /** Ends the open block when the next one begins: llama.cpp sends all stop events at the end. */
-  private endEarly(): readonly JsonObject[] {
+  private endEarly(): void {
+    if (this.open === null) return
     this.lateStops.add(this.blocks.length)
-    return this.closeOpen()
+    this.closeOpen()
   }
 
-  private closeOpen(): readonly JsonObject[] {
+  private closeOpen(): void {
     const { open } = this
-    if (open === null) return []
-    const index = this.blocks.length
+    if (open === null) return
     const input = earlyInput(open)
-    const early = input === null ? [] : this.add(input)
-    const signed = this.signature === null ? [] : [this.signature]
-    for (const delta of signed) addDelta(open, delta)
+    if (input !== null) this.add(input)
+    if (this.signature !== null) this.giveDelta(open, this.signature)
     this.signature = null
     const { block, isCut } = closeBlock(open, this.onInput)
+    this.give('content_block_stop', { index: this.blocks.length })
     this.isCut = isCut
     this.blocks.push(block)
     this.open = null
-    const last = signed.map((delta) => ({ type: 'content_block_delta', index, delta }))
-    return [...early, ...last, { type: 'content_block_stop', index }]
+  }
+
+  private give(type: string, data: JsonObject): void {
+    this.given.push({ event: type, data: { ...data, type } })
   }
 
   /** Throws FormatError unless the event with this index is of the open block. */
@@ -276,7 +266,7 @@ export function eventsOfMessage(message: JsonObject): readonly JsonObject[] {
   return [{ type: 'message_start', message }, { type: 'message_stop' }]
 }
 
-/** A message_delta. */
+/** The data of a message_delta. */
 type Ending = JsonObject & { readonly delta: JsonObject; readonly usage: JsonObject }
 
 type Beginning = JsonObject & { readonly usage: JsonObject }
@@ -293,10 +283,8 @@ function readBeginning(given: JsonObject): Beginning {
 /** What only the end of a whole message states, as it is at the start. */
 function begunAs(message: Beginning): Beginning {
   const cleared = DELTA_MEMBERS.filter((name) => Object.hasOwn(message, name))
-  return {
-    ...Object.fromEntries(cleared.map((name) => [name, null])),
-    usage: { ...message.usage, output_tokens: 0 },
-  }
+  const usage = { ...message.usage, output_tokens: 0 }
+  return { ...Object.fromEntries(cleared.map((name) => [name, null])), usage }
 }
 
 function refuseCut() {
@@ -334,11 +322,9 @@ const USAGE_MEMBERS_MAX = 1_000
 
 /** Limits the time for a stream, because each message_delta merges the whole usage again. */
 function checkSize({ usage }: { readonly usage: JsonObject }, endings: number): void {
+  const expected = `${ENDINGS_MAX} message_delta events with ${USAGE_MEMBERS_MAX} members of usage`
   if (endings > ENDINGS_MAX || Object.keys(usage).length > USAGE_MEMBERS_MAX)
-    throw refuse(
-      'invalid_form',
-      `expected at most ${ENDINGS_MAX} message_delta events with ${USAGE_MEMBERS_MAX} members of usage`,
-    )
+    throw refuse('invalid_form', `expected at most ${expected}`)
 }
 
 /**
@@ -361,7 +347,6 @@ function settleEnding(message: JsonObject, earlier: Ending | null, data: JsonObj
   return {
     ...others,
     ...pick(data, TOP_MEMBERS),
-    type: 'message_delta',
     delta: { stop_sequence: null, ...before, ...stated, stop_reason: reason },
     usage: { ...merged, output_tokens: output },
   }

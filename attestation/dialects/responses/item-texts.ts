@@ -24,6 +24,14 @@ export type Output = {
   readonly mayHold: boolean
 }
 
+/** An item at its start, as the provider sent it and as callers got it, and how its events begin. */
+type Begun = {
+  readonly sent: JsonObject
+  readonly added: JsonObject
+  readonly place: JsonObject
+  readonly output: Output
+}
+
 /** A part of an item, or the streamed member of an item. Changed in place. */
 type StreamedText = {
   readonly channel: TextChannel
@@ -46,17 +54,10 @@ export class ItemTexts {
   private readonly parts: Record<PartList, StreamedText[]> = { content: [], summary: [] }
   /** The streamed member of the item. Null before its first event. */
   private whole: StreamedText | null = null
-  /** The item at its start, as the provider sent it and as callers got it. */
-  private readonly sent: JsonObject
-  private readonly added: JsonObject
-  private readonly place: JsonObject
-  private readonly output: Output
+  private readonly item: Begun
 
-  constructor(sent: JsonObject, added: JsonObject, place: JsonObject, output: Output) {
-    this.sent = sent
-    this.added = added
-    this.place = place
-    this.output = output
+  constructor(item: Begun) {
+    this.item = item
   }
 
   /** The members of the item that have texts, as far as they were given out. */
@@ -71,12 +72,12 @@ export class ItemTexts {
   /** Ends all texts by the item at its end. Returns the members that have them. */
   end(item: JsonObject): JsonObject {
     const members: Record<string, Json> = {}
-    for (const channel of channelsOf(this.added)) {
+    for (const channel of channelsOf(this.item.added)) {
       const { list, member } = channel
       if (list === null) {
         const text = this.endWhole(channel, memberOf(item, member))
         // Readers accept an item without code. A call has a text.
-        if (text !== '' || isCall(this.added)) members[member] = text
+        if (text !== '' || isCall(this.item.added)) members[member] = text
       } else if (!Object.hasOwn(members, list)) {
         const parts = this.endParts(list, item)
         if (parts.length > 0) members[list] = parts
@@ -88,7 +89,7 @@ export class ItemTexts {
   /** The parts at the end of the item. Those that did not stream are written out. */
   private endParts(list: PartList, item: JsonObject): readonly JsonObject[] {
     const parts = this.parts[list]
-    const early = listIn(this.sent, list)
+    const early = listIn(this.item.sent, list)
     const stated = listIn(item, list).length === 0 ? early : listIn(item, list)
     if (stated.length > 0 && stated.length < parts.length)
       throw refuse('changed_text', `expected the parts of ${list} that streamed`)
@@ -105,7 +106,7 @@ export class ItemTexts {
 
   private endWhole(channel: TextChannel, stated: Json | undefined): string {
     const { member } = channel
-    const early = memberOf(this.sent, member) ?? ''
+    const early = memberOf(this.item.sent, member) ?? ''
     const end = isEmpty(stated) && this.whole === null ? early : stated
     if (this.whole === null && isEmpty(end)) return ''
     this.whole ??= textAt(channel, 0)
@@ -125,7 +126,7 @@ export class ItemTexts {
     }
     const part = this.openPart(list, data)
     part.end = data
-    if (this.output.mayHold) {
+    if (this.item.output.mayHold) {
       this.match(part, stated)
       this.endText(part)
     } else this.close(part, stated)
@@ -133,7 +134,7 @@ export class ItemTexts {
 
   private beginPart(list: PartList, data: JsonObject, stated: JsonObject): StreamedText {
     const parts = this.parts[list]
-    const channel = channelOf(this.added, list, stated)
+    const channel = channelOf(this.item.added, list, stated)
     const { member } = channel
     this.closeLast(list)
     const part = textAt(channel, parts.length)
@@ -151,11 +152,11 @@ export class ItemTexts {
 
   readText(channel: TextChannel, verb: string, data: JsonObject): void {
     const { name, item, member } = channel
-    if (item !== this.added.type)
+    if (item !== this.item.added.type)
       throw refuse('changed_type', 'expected a text that its item can have')
     const piece = memberOf(data, verb === 'delta' ? 'delta' : member) ?? ''
     if (typeof piece !== 'string') throw refuse('invalid_form', `expected ${verb} to be a string`)
-    if (![null, this.added.name].includes(memberOf(data, 'name') ?? null))
+    if (![null, this.item.added.name].includes(memberOf(data, 'name') ?? null))
       throw refuse('changed_identity', 'expected the name of the item')
     const text = this.textOf(channel, data)
     if (text.isDone) {
@@ -241,7 +242,7 @@ export class ItemTexts {
   private match(part: StreamedText, stated: JsonObject): void {
     const { channel, annotations, isClosed } = part
     const type = memberOf(stated, 'type') ?? null
-    if (type !== null && channelOf(this.added, channel.list, stated) !== channel)
+    if (type !== null && channelOf(this.item.added, channel.list, stated) !== channel)
       throw refuse('changed_text', 'expected a part as it streamed')
     const given = annotationsOf(stated, channel)
     const known = isClosed ? given : given.slice(0, annotations.length)
@@ -286,7 +287,7 @@ export class ItemTexts {
   private give(text: StreamedText, type: string, data: JsonObject, settled: JsonObject): void {
     const { list } = text.channel
     const index: JsonObject = list === null ? {} : { [PART_INDEX[list]]: text.index }
-    this.output.give(type, data, { ...settled, ...this.place, ...index })
+    this.item.output.give(type, data, { ...settled, ...this.item.place, ...index })
   }
 }
 

@@ -65,7 +65,8 @@ export class StreamedItem {
   /** False while the start lacks what only a later event has. */
   get canBegin(): boolean {
     if (this.end !== null) return true
-    return this.id !== null && !(this.output.mayHold && isShownAtEnd(this.start))
+    const isLate = this.output.mayHold && isShownAtEnd(this.start)
+    return this.id !== null && !isLate
   }
 
   /** True for the data of an event that only repeats the start. */
@@ -87,10 +88,11 @@ export class StreamedItem {
       throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
     const start = { ...this.start, id: this.id }
     const { type: _, ...data } = this.sent
-    this.added = settleStart(this.end === null ? start : corrected(start, this.end))
+    const added = settleStart(this.end === null ? start : corrected(start, this.end))
     const place = { output_index: this.index, item_id: this.id }
-    this.texts = new ItemTexts(this.start, this.added, place, this.output)
-    this.output.give(ITEM_ADDED, data, { output_index: this.index, item: this.added })
+    this.added = added
+    this.texts = new ItemTexts({ sent: this.start, added, place, output: this.output })
+    this.output.give(ITEM_ADDED, data, { output_index: this.index, item: added })
   }
 
   /** Reads the events that wait, up to the end of the item unless `mayEnd`. */
