@@ -143,7 +143,7 @@ export class MessagesReader implements StreamReader {
     const { block, early } = openBlock(sent, this.ids)
     this.open = block
     this.give('content_block_start', { index: place, content_block: block.start })
-    for (const delta of early) this.add(delta)
+    for (const delta of early) this.add(block, delta)
   }
 
   private continueBlock(data: JsonObject): void {
@@ -154,14 +154,12 @@ export class MessagesReader implements StreamReader {
     const type = BEGUN_BY.get(String(delta.type))
     if (index !== null && !this.places.has(index) && type !== undefined)
       this.startBlock({ index, content_block: { type } })
-    this.requireOpen(index)
-    this.add(delta)
+    this.add(this.openAt(index), delta)
   }
 
   /** Adds a delta to the open block. */
-  private add(delta: JsonObject): void {
-    const { open } = this
-    if (open === null || isBlankInput(open, delta)) return
+  private add(open: OpenBlock, delta: JsonObject): void {
+    if (isBlankInput(open, delta)) return
     if (delta.type === 'signature_delta' && this.mayHold) {
       if (this.signature !== null && !isSame(delta, this.signature))
         throw refuse('late_event', 'expected one signature of thinking')
@@ -177,8 +175,7 @@ export class MessagesReader implements StreamReader {
   private stopBlock(data: JsonObject): void {
     const index = memberOf(data, 'index') ?? null
     if (this.lateStops.delete(this.places.get(index) ?? -1)) return
-    this.requireOpen(index)
-    this.closeOpen()
+    this.close(this.openAt(index))
   }
 
   /**
@@ -219,14 +216,12 @@ export class MessagesReader implements StreamReader {
   private endEarly(): void {
     if (this.open === null) return
     this.lateStops.add(this.blocks.length)
-    this.closeOpen()
+    this.close(this.open)
   }
 
-  private closeOpen(): void {
-    const { open } = this
-    if (open === null) return
+  private close(open: OpenBlock): void {
     const input = earlyInput(open)
-    if (input !== null) this.add(input)
+    if (input !== null) this.add(open, input)
     if (this.signature !== null) this.giveDelta(open, this.signature)
     this.signature = null
     const { block, isCut } = closeBlock(open, this.onInput)
@@ -240,10 +235,10 @@ export class MessagesReader implements StreamReader {
     this.given.push({ event: type, data: { ...data, type } })
   }
 
-  /** Throws FormatError unless the event with this index is of the open block. */
-  private requireOpen(index: Json): void {
-    if (this.open !== null && (index === null || this.places.get(index) === this.blocks.length))
-      return
+  /** The open block. Throws FormatError `late_event` if the index is that of another block. */
+  private openAt(index: Json): OpenBlock {
+    const isOpen = index === null || this.places.get(index) === this.blocks.length
+    if (this.open !== null && isOpen) return this.open
     throw refuse('late_event', 'expected an event of a block that is open')
   }
 }

@@ -24,7 +24,7 @@ export type Output = {
   readonly mayHold: boolean
 }
 
-/** An item at its start, as the provider sent it and as callers got it, and how its events begin. */
+/** An item at its start, as the provider sent it and as callers got it. `place`: in all events. */
 type Begun = {
   readonly sent: JsonObject
   readonly added: JsonObject

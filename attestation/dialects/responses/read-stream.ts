@@ -12,6 +12,7 @@ import {
   eventNameOf,
   failureOf,
   isEmpty,
+  isSame,
   listIn,
   objectIn,
   PROOF_MEMBER,
@@ -155,7 +156,7 @@ export class ResponsesReader implements StreamReader {
   /** Ends the items whose end the provider left out. */
   private endItems(finals: ReadonlyMap<StreamedItem, JsonObject>, status: string): void {
     for (const item of this.items.slice(this.ended)) {
-      if (item.hasEnd) continue
+      if (item.end !== null) continue
       const before = item.before()
       const final =
         finals.get(item) ?? (Object.hasOwn(before, 'status') ? { ...before, status } : before)
@@ -179,7 +180,7 @@ export class ResponsesReader implements StreamReader {
     if (this.first === null) throw refuse('invalid_form', 'expected response.created first')
     const known = this.find(type, data)
     if (type === ITEM_ADDED && known !== undefined) {
-      if (known.isStart(data)) return
+      if (isSame(objectIn(data, 'item'), known.start)) return
       throw refuse('changed_identity', 'expected no id twice')
     }
     const item = known ?? this.addItem(type, data)

@@ -24,15 +24,16 @@ export class StreamedItem {
   readonly index: number
   /** The `output_index` of the provider. */
   readonly place: Json
+  readonly type: Json
   id: string | null
   /** The start as callers got it. Null while it waits. */
   added: JsonObject | null = null
   /** The final form of the item. Null before its end. */
   done: JsonObject | null = null
   waiting: JsonObject[] = []
-  /** The item in the provider's first and last event of this item. `end` is null before the last. */
-  private readonly start: JsonObject
-  private end: JsonObject | null = null
+  /** The item in the provider's first and last event. `end` is null before the last. */
+  readonly start: JsonObject
+  end: JsonObject | null = null
   private isEndHeld = false
   /** The members of the provider's first event. */
   private readonly sent: JsonObject
@@ -45,12 +46,9 @@ export class StreamedItem {
     this.place = place
     this.sent = sent
     this.start = objectIn(sent, 'item')
+    this.type = memberOf(this.start, 'type') ?? null
     this.id = idOfItem(this.start)
     this.output = output
-  }
-
-  get type(): Json {
-    return memberOf(this.start, 'type') ?? null
   }
 
   /** True if the input of a tool was cut. */
@@ -58,20 +56,11 @@ export class StreamedItem {
     return this.texts?.isCut ?? false
   }
 
-  get hasEnd(): boolean {
-    return this.end !== null
-  }
-
   /** False while the start lacks what only a later event has. */
   get canBegin(): boolean {
     if (this.end !== null) return true
     const isLate = this.output.mayHold && isShownAtEnd(this.start)
     return this.id !== null && !isLate
-  }
-
-  /** True for the data of an event that only repeats the start. */
-  isStart(data: JsonObject): boolean {
-    return isSame(objectIn(data, 'item'), this.start)
   }
 
   /** Adds an event of this item. Call `readWaiting` to read it. */
