@@ -26,12 +26,15 @@ export type StreamReader = {
   readonly isEnded: boolean
   /** The events that are held, or wait for others. Their memory is measured. */
   readonly waiting: unknown
+  /** The events that the newest `read` returned, or gave before it threw. */
+  readonly given: readonly DialectEvent[]
   /** True for the type of an event that ends a stream. */
   isLast(type: string): boolean
   /**
    * Reads the next event. Returns the events that callers receive. Throws FormatError for an event
    * that two readers would understand differently, and `upstream_failure` for an event that reports
-   * an error. After an error, the stream has ended, and `response` covers the earlier events.
+   * an error. After an error, the stream has ended, and `response` covers the events so far, also
+   * those in `given`, which callers must receive.
    */
   read(event: DialectEvent): readonly DialectEvent[]
   /** The answer from all events so far, without its proof member. */

@@ -58,8 +58,18 @@ export class EventStream implements AnswerStream {
   }
 
   private give({ event, data }: DialectEvent): void {
+    const { reader } = this
+    try {
+      reader.read({ event, data: makeWellFormed(data) as JsonObject })
+    } finally {
+      // The response covers also what the reader gave before it refused the event.
+      this.giveAll()
+    }
+  }
+
+  private giveAll(): void {
     const { reader, parts } = this
-    const given = reader.read({ event, data: makeWellFormed(data) as JsonObject })
+    const { given } = reader
     for (const [at, { event: name, data: settled }] of given.entries()) {
       const text = canonicalizeJson(settled)
       const mayBeLast = reader.isEnded && at === given.length - 1

@@ -49,10 +49,8 @@ export class MessagesReader implements StreamReader {
   /** The message_delta that callers got. Null before this event. */
   private ending: JsonObject | null = null
   private endings = 0
-  /** Blocks that this reader ended before their stop events arrived. */
-  private readonly lateStops = new Set<number>()
   private readonly ids = new Set<string>()
-  private given: DialectEvent[] = []
+  given: DialectEvent[] = []
   /** True if the input of the last block's tool was cut. */
   private isCut = false
   private readonly onInput: OnToolInput
@@ -74,11 +72,11 @@ export class MessagesReader implements StreamReader {
   }
 
   read(event: DialectEvent): readonly DialectEvent[] {
-    if (this.isEnded) return []
+    this.given = []
+    if (this.isEnded) return this.given
     const type = eventNameOf(event)
     const names = MEMBERS.get(type)
     const data = withoutPrototypes(withoutProof(event.data))
-    this.given = []
     this.readData(type, names === undefined ? data : { type, ...pick(data, names) })
     return this.given
   }
@@ -174,7 +172,9 @@ export class MessagesReader implements StreamReader {
 
   private stopBlock(data: JsonObject): void {
     const index = memberOf(data, 'index') ?? null
-    if (this.lateStops.delete(this.places.get(index) ?? -1)) return
+    const place = this.places.get(index) ?? this.blocks.length
+    // llama.cpp sends all ends at the end. Others repeat one.
+    if (place < this.blocks.length && this.mayHold) return
     this.close(this.openAt(index))
   }
 
@@ -215,7 +215,6 @@ export class MessagesReader implements StreamReader {
   /** Ends the open block when the next one begins: llama.cpp sends all stop events at the end. */
   private endEarly(): void {
     if (this.open === null) return
-    this.lateStops.add(this.blocks.length)
     this.close(this.open)
   }
 

@@ -124,6 +124,7 @@ export class ItemTexts {
       this.beginPart(list, data, stated)
       return
     }
+    if (this.isOfNext(list, data)) this.beginPart(list, {}, emptied(stated))
     const part = this.openPart(list, data)
     part.end = data
     if (this.item.output.mayHold) {
@@ -179,31 +180,35 @@ export class ItemTexts {
       this.whole ??= textAt(channel, 0)
       return this.whole
     }
-    const { length } = this.parts[list]
-    const index = memberOf(data, PART_INDEX[list]) ?? Math.max(0, length - 1)
-    if (index === length) {
+    if (this.isOfNext(list, data)) {
       const empty = { type, [member]: '' }
       this.beginPart(list, {}, type === 'output_text' ? { ...empty, annotations: [] } : empty)
     }
-    const part = this.openPart(list, { [PART_INDEX[list]]: index })
+    const part = this.openPart(list, data)
     if (part.channel !== channel || part.isClosed)
       throw refuse('changed_type', 'expected a delta of the type of its part')
     return part
   }
 
   readAnnotation(data: JsonObject): void {
+    if (this.isOfNext('content', data))
+      this.beginPart('content', {}, { type: 'output_text', text: '', annotations: [] })
     const part = this.openPart('content', data)
     if (part.channel.type !== 'output_text' || part.isClosed)
       throw refuse('changed_type', 'expected an annotation of a text that is open')
     const { annotations } = part
     const annotation = objectIn(data, 'annotation')
-    const annotation_index = memberOf(data, 'annotation_index') ?? annotations.length
-    const known = annotations[Number(annotation_index)]
+    const known = annotations[Number(memberOf(data, 'annotation_index') ?? annotations.length)]
     if (known !== undefined && isSame(known, annotation)) return
-    if (annotation_index !== annotations.length)
+    if (known !== undefined)
       throw refuse('changed_identity', 'expected the indexes of annotations to count up')
-    annotations.push(annotation)
-    this.give(part, ANNOTATION_ADDED, data, { annotation_index })
+    this.give(part, ANNOTATION_ADDED, data, { annotation_index: annotations.push(annotation) - 1 })
+  }
+
+  /** True for an event of a part whose start the provider left out. */
+  private isOfNext(list: PartList, data: JsonObject): boolean {
+    const { length } = this.parts[list]
+    return (memberOf(data, PART_INDEX[list]) ?? Math.max(0, length - 1)) === length
   }
 
   /** The newest part. Throws FormatError `late_event` if the event names another. */

@@ -56,7 +56,7 @@ export class ResponsesReader implements StreamReader {
   /** Number of items whose start was given, and number of ended items. */
   private begun = 0
   private ended = 0
-  private given: DialectEvent[] = []
+  given: DialectEvent[] = []
   private sequence = 0
   private readonly output: Output
 
@@ -78,9 +78,9 @@ export class ResponsesReader implements StreamReader {
   }
 
   read(event: DialectEvent): readonly DialectEvent[] {
-    if (this.isEnded) return []
-    const type = eventNameOf(event)
     this.given = []
+    if (this.isEnded) return this.given
+    const type = eventNameOf(event)
     const data = withoutPrototypes(withoutProof(event.data))
     if (type === 'error') throw refuse('upstream_failure', failureOf(data))
     if (BEGINNINGS.includes(type)) this.begin(type, data)
@@ -100,7 +100,7 @@ export class ResponsesReader implements StreamReader {
       throw refuse('unread_member', 'expected the response to begin empty')
     if (this.first !== null && (type === 'response.created' || this.items.length > 0)) return
     const isFirst = this.first === null
-    this.first ??= response
+    this.first = this.first === null ? response : withModel(this.first, response)
     // Readers add items to `output`, so it must be a list.
     const settled = { response: { ...response, output: [] } }
     if (isFirst && type !== 'response.created') this.give('response.created', {}, settled)
@@ -148,9 +148,17 @@ export class ResponsesReader implements StreamReader {
     for (const final of others) {
       const item = byType.get(memberOf(final, 'type') ?? null)?.pop()
       if (item !== undefined) found.set(item, final)
+      else if (idOfItem(final) === null) this.addWhole(final)
       else this.readItem(ITEM_DONE, { item: final })
     }
     return found
+  }
+
+  /** Without an id and an index, two items with the same content are still two. */
+  private addWhole(item: JsonObject): void {
+    const added = this.addItem(ITEM_DONE, { item })
+    added.push({ type: ITEM_DONE, item })
+    this.advance(added)
   }
 
   /** Ends the items whose end the provider left out. */
@@ -197,7 +205,11 @@ export class ResponsesReader implements StreamReader {
     if (type === ITEM_ADDED) return named
     if (named !== undefined && index !== null && named.place !== index)
       throw refuse('changed_identity', 'expected an event of an item that has begun')
-    return named ?? (index === null && id === null ? this.items.at(-1) : this.byPlace.get(index))
+    if (named !== undefined || index !== null || id !== null)
+      return named ?? this.byPlace.get(index)
+    const last = this.items.at(-1)
+    const isNext = type === ITEM_DONE && last?.isEndOfOther(objectIn(data, 'item'))
+    return isNext ? undefined : last
   }
 
   /** Adds an item for its start, or for its end if the provider left out the start. */
@@ -225,6 +237,7 @@ export class ResponsesReader implements StreamReader {
         next.begin()
         this.name(next)
         this.begun += 1
+        next.giveStart()
         if (next.type === 'message') this.message = next
         this.readWaiting(next)
       } else return
@@ -263,7 +276,6 @@ export class ResponsesReader implements StreamReader {
     for (const name of lacksModel ? ['id'] : ['id', 'model'])
       if (memberOf(first, name) !== memberOf(response, name))
         throw refuse('changed_identity', `expected the ${name} of the response as at its start`)
-    if (lacksModel) this.first = { ...first, model: memberOf(response, 'model') ?? null }
     return response
   }
 
@@ -271,6 +283,12 @@ export class ResponsesReader implements StreamReader {
     const sequence_number = this.sequence++
     this.given.push({ event: type, data: { ...data, ...settled, type, sequence_number } })
   }
+}
+
+/** The first response, with a model that only a later event states. */
+function withModel(first: JsonObject, response: JsonObject): JsonObject {
+  const isStated = !isEmpty(memberOf(first, 'model'))
+  return isStated ? first : { ...first, model: memberOf(response, 'model') ?? null }
 }
 
 /** The response of a stream's first event, by that of its last. */

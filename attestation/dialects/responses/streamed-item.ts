@@ -70,18 +70,26 @@ export class StreamedItem {
     this.waiting.push(event)
   }
 
-  /** Throws FormatError `invalid_form`, `changed_identity`. */
+  /** Settles the start, which `giveStart` gives. Throws FormatError `invalid_form`. */
   begin(): void {
     this.id ??= `item_${this.index}`
     if (this.id.length > ID_LENGTH_MAX)
       throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
     const start = { ...this.start, id: this.id }
-    const { type: _, ...data } = this.sent
     const added = settleStart(this.end === null ? start : corrected(start, this.end))
     const place = { output_index: this.index, item_id: this.id }
     this.added = added
     this.texts = new ItemTexts({ sent: this.start, added, place, output: this.output })
-    this.output.give(ITEM_ADDED, data, { output_index: this.index, item: added })
+  }
+
+  giveStart(): void {
+    const { type: _, ...data } = this.sent
+    this.output.give(ITEM_ADDED, data, { output_index: this.index, item: this.added ?? {} })
+  }
+
+  /** True for an end that is not this item's, which has ended otherwise. */
+  isEndOfOther(item: JsonObject): boolean {
+    return this.end !== null && !isSame(item, this.end)
   }
 
   /** Reads the events that wait, up to the end of the item unless `mayEnd`. */

@@ -205,6 +205,9 @@ it.each(
     // https://github.com/vercel/ai/issues/18332
     'a message_start that is repeated': [STREAM[0] as JsonObject, ...STREAM],
     'a start of a block that is repeated': repeated(startsBlock(1)),
+    'an end of a block that is repeated': repeated(
+      ({ type, index }) => type === 'content_block_stop' && index === 1,
+    ),
     'a start of a block that is left out': STREAM.filter((event) => !startsBlock(0)(event)),
     'indexes with a gap': edited(startsBlock(4), { index: 9 }).map((event, at, all) =>
       event.type === 'content_block_stop' && all[at - 1]?.index === 9
@@ -405,6 +408,35 @@ it('a cut stream has nothing of a message_delta that was held', () => {
   const held = { type: 'message_delta', delta: {}, usage: { output_tokens: 1_000 } }
   expect(readAll(reader, [...STREAM.slice(0, at), held]).code).toBeNull()
   expect(JSON.stringify(reader.response())).not.toContain('1000')
+})
+
+/** The reader gives what it read before it refused: the message, which is sealed, covers it. */
+it.each(
+  Object.entries<readonly JsonObject[]>({
+    'an input that is a list': [
+      { ...textBlock(0), content_block: { type: 'tool_use', id: 't', name: 'n', input: '[1]' } },
+      { type: 'content_block_stop', index: 0 },
+    ],
+    'a second block of the same id': [0, 1].map((index) => ({
+      ...textBlock(index),
+      content_block: { type: 'tool_use', id: 't', name: 'n', input: { a: 1 } },
+    })),
+    'a call without an id, after a signature': [
+      { ...textBlock(0), content_block: { type: 'thinking', thinking: 'a', signature: 's' } },
+      { ...textBlock(1), content_block: { type: 'tool_use', id: '', name: 'n' } },
+    ],
+    'a text that is a number': [{ ...textDelta(0), delta: { type: 'text_delta', text: 1 } }],
+  }),
+)('the message covers the events that were given out before %s', (_, events) => {
+  const [reader, second] = [new MessagesReader(), new MessagesReader(undefined, false)]
+  const begin = STREAM[0] as JsonObject
+  let last: string | null = null
+  for (const data of [begin, ...events]) {
+    last = readAll(reader, [data]).code
+    for (const event of reader.given) expect(second.read(event)).toEqual([event])
+  }
+  expect(last).not.toBeNull()
+  expect(reader.response()).toEqual(second.response())
 })
 
 const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })

@@ -5,7 +5,7 @@ import type { JsonObject } from '#attestation/json/value.ts'
 import { rowsByCode } from '../../support/case-table.ts'
 import { alter, anyAlterations, change as changeIn } from './alter-events.ts'
 import { dataOf, readAll, responsesReadings } from './readers.ts'
-import { type BuiltItem, responsesStream } from './responses-streams.ts'
+import { type BuiltItem, responseOf, responsesStream } from './responses-streams.ts'
 
 const ITEMS: readonly BuiltItem[] = [
   { kind: 'reasoning', id: 'rs_1', pieces: ['I ', 'look'] },
@@ -540,6 +540,89 @@ it('the reader gives a failure as its provider states it', () => {
   })
   const { given } = readAll(new ResponsesReader(), [...STREAM.slice(0, 11), failed])
   expect(readAll(new ResponsesReader(), dataOf(given)).given).toEqual(given)
+})
+
+it.each([
+  [
+    'in the final response alone',
+    (items: readonly JsonObject[]) => [{ type: 'response.completed', response: responseOf(items) }],
+  ],
+  [
+    'whose ends alone are sent',
+    (items: readonly JsonObject[]) => [
+      STREAM[0] as JsonObject,
+      ...items.map((item) => ({ type: 'response.output_item.done', item })),
+      { type: 'response.completed', response: responseOf(items) },
+    ],
+  ],
+])('the reader gives each of the items without ids %s', (_, eventsOf) => {
+  const items = ['a', 'b', 'b'].map((text) => ({
+    type: 'message',
+    role: 'assistant',
+    content: [textPart(text)],
+  }))
+  const output = items.map((item, at) => ({ ...item, id: `item_${at}` }))
+  expectSettled(eventsOf(items), expect.objectContaining({ output }))
+})
+
+it.each(['annotation', 'end'])('the reader begins a part whose first event is its %s', (first) => {
+  const annotation = { type: 'url_citation', url: 'u' }
+  const part = { type: 'output_text', text: '', annotations: [annotation] }
+  const item = { id: 'm', type: 'message', role: 'assistant', content: [] }
+  const place = { output_index: 0, content_index: 0 }
+  const added = { type: 'response.output_text.annotation.added', ...place, annotation }
+  const response = responseOf([{ ...item, content: [part] }])
+  expectSettled(
+    [
+      { type: 'response.created', response: responseOf([], 'in_progress') },
+      itemEvent('added', 0, item),
+      ...(first === 'annotation' ? [{ ...added, annotation_index: 0 }] : []),
+      { type: 'response.content_part.done', ...place, part },
+      { type: 'response.completed', response },
+    ],
+    response,
+  )
+})
+
+/** The reader gives what it read before it refused: the response, which is sealed, covers it. */
+it.each(
+  Object.entries<readonly JsonObject[]>({
+    'a second part of another type': [
+      ...STREAM.slice(0, 8),
+      itemEvent('done', 1, {
+        ...(output[1] as JsonObject),
+        content: [textPart('Hello'), { type: 'audio' }],
+      }),
+    ],
+    'an input that is a list': [
+      ...STREAM.slice(0, 15),
+      itemEvent('done', 2, { ...(output[2] as JsonObject), arguments: '[1]' }),
+    ],
+    'an item of the end that no reader can show': change(ofType('response.completed'), (event) => [
+      {
+        ...event,
+        response: {
+          ...(event.response as JsonObject),
+          output: [...output, { type: 'message', role: 'user' }],
+        },
+      },
+    ]).filter(({ type }) => !/done$/.test(String(type))),
+    'another model in an event that is left out': [
+      { ...(STREAM[0] as JsonObject), response: responseOf([], 'in_progress') },
+      ...STREAM.slice(2, 6),
+      { ...(STREAM[0] as JsonObject), response: { ...responseOf([], 'in_progress'), model: 'n' } },
+    ].map((event, at) =>
+      at === 0 ? { ...event, response: { ...responseOf([], 'in_progress'), model: '' } } : event,
+    ),
+  }),
+)('the response covers the events that were given out before %s', (_, events) => {
+  const [reader, second] = [new ResponsesReader(), new ResponsesReader(false)]
+  for (const data of events) {
+    readAll(reader, [data])
+    for (const event of reader.given) expect(second.read(event)).toEqual([event])
+  }
+  expect(reader.isEnded).toBe(false)
+  expect(reader.response()).toEqual(second.response())
 })
 
 const pieces = fc.array(fc.string({ unit: 'binary', maxLength: 5 }), { maxLength: 4 })
