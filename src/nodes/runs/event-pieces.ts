@@ -5,6 +5,10 @@ import { endOf, isEventName } from './read-event.ts'
 /** Memory that a piece takes besides its text, in UTF-16 units. */
 const PIECE_EXTRA = 32
 
+/** UTF-16 units of pieces that all runs of this process may hold. */
+const HELD_MAX = 128 * 1024 * 1024
+let held = 0
+
 /** `bytes`: size of all frames of the chunk. */
 type Joined =
   | { readonly kind: 'whole'; readonly chunk: JsonObject; readonly bytes: number }
@@ -24,6 +28,8 @@ export class EventPieces {
   private length = 0
   private bytes = 0
   private isDropped = false
+  /** Units of the pieces that this run holds. */
+  private held = 0
 
   isOpen(): boolean {
     return this.name !== null
@@ -44,18 +50,29 @@ export class EventPieces {
     if (this.length > ANSWER_BYTES_MAX)
       return { kind: 'refused', why: `expected events of at most ${ANSWER_BYTES_MAX} bytes` }
     if (this.isDropped) this.texts = [endOf(this.texts.join('') + piece)]
-    else this.texts.push(piece)
+    else {
+      this.hold(this.held + piece.length + PIECE_EXTRA)
+      if (held > HELD_MAX) return { kind: 'refused', why: 'expected fewer large events at once' }
+      this.texts.push(piece)
+    }
     return isLast ? this.take(event) : { kind: 'open' }
   }
 
   /** Drops the collected pieces. From then on, only the end of an event is kept. */
   drop(): void {
     this.isDropped = true
+    this.hold(0)
     this.texts = this.texts.slice(-1).map(endOf)
+  }
+
+  private hold(units: number): void {
+    held += units - this.held
+    this.held = units
   }
 
   private take(event: string): Joined {
     const { texts, bytes } = this
+    this.hold(0)
     this.name = null
     this.texts = []
     this.length = 0

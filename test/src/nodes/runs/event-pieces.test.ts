@@ -20,3 +20,16 @@ it('events in pieces follow each other, and each has the bytes of its own frames
     expect(joined).toEqual({ kind: 'whole', chunk: { event, data: '12' }, bytes: 30 })
   }
 })
+
+it('the pieces that all runs hold together are bounded, and room is given back', () => {
+  const piece = { event: 'x', piece: 'a'.repeat(1024 * 1024), is_last: false }
+  const runs = Array.from({ length: 130 }, () => new EventPieces())
+  const kinds = runs.map((run) => run.push(piece, 1).kind)
+  // Other tests may hold some room.
+  expect(kinds.slice(0, 60)).toEqual(Array(60).fill('open'))
+  expect(kinds.at(-1)).toBe('refused')
+  for (const run of runs) run.drop()
+  const again = new EventPieces()
+  expect(again.push(piece, 1).kind).toBe('open')
+  expect(again.push({ ...piece, is_last: true }, 1).kind).toBe('whole')
+})
