@@ -67,7 +67,7 @@ export function useBroadcastStage(): BroadcastStage {
   beforeEach(async () => {
     chain = await startTestChain()
     proxy = await startChainProxy(chain.rpcUrl)
-    rpc = createRpc({ url: proxy.url, timeoutMs: 1_000 })
+    rpc = createRpc({ url: proxy.url, timeoutMs: 3_000 })
     anchors = createMemoryAnchors()
     recorded = recordLog()
     running = []

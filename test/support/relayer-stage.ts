@@ -140,7 +140,7 @@ async function startGateway(
   const domain = { chainId, contract }
   const proxy = await startChainProxy(chain.rpcUrl)
   options.prepareProxy?.(proxy)
-  const rpc = createRpc({ url: proxy.url, timeoutMs: 3_000 })
+  const rpc = createRpc({ url: proxy.url, timeoutMs: 1_000 })
   const database = await openDatabase({ url: options.databaseUrl })
   const { log: logger, lines } = recordLog()
   const log = options.log ?? (await createScriptedLog(domain))
