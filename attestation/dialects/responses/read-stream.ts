@@ -143,8 +143,9 @@ export class ResponsesReader implements StreamReader {
       found.set(item, final)
       return false
     })
-    const unnamed = this.items.filter((item) => !found.has(item)).toReversed()
-    const byType = Map.groupBy(unnamed, ({ type }) => type)
+    const byType = new Map<Json, StreamedItem[]>(this.items.map(({ type }) => [type, []]))
+    for (const item of this.items.toReversed())
+      if (!found.has(item)) byType.get(item.type)?.push(item)
     for (const final of others) {
       const item = byType.get(memberOf(final, 'type') ?? null)?.pop()
       if (item !== undefined) found.set(item, final)
