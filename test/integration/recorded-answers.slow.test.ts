@@ -6,6 +6,8 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import Anthropic from '@anthropic-ai/sdk'
+import type { AIMessageChunk } from '@langchain/core/messages'
+import { ChatOpenAI } from '@langchain/openai'
 import { generateText, streamText } from 'ai'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -253,6 +255,28 @@ async function readByAi(name: string, baseURL: string): Promise<unknown> {
   }
 }
 
+/** Content and tool calls of a chat, as LangChain reads them. */
+async function readByLangChain(name: string, baseURL: string): Promise<unknown> {
+  const defaultHeaders = { 'fine-tune-authorization': 'Bearer my-provider-key' }
+  const chat = new ChatOpenAI({
+    model: `recorded/${name}`,
+    apiKey: service.apiKey,
+    maxRetries: 0,
+    configuration: { baseURL, defaultHeaders },
+  })
+  try {
+    const chunks: AIMessageChunk[] = []
+    if (name.endsWith('.chunks.txt'))
+      for await (const chunk of await chat.stream('Hi')) chunks.push(chunk)
+    const [first, ...others] = chunks
+    const joined = first && others.reduce((message, chunk) => message.concat(chunk), first)
+    const { content, tool_calls = [] } = joined ?? (await chat.invoke('Hi'))
+    return { content, calls: tool_calls.map(({ name: called, args }) => ({ called, args })) }
+  } catch (error) {
+    return { error: (error as Error).message }
+  }
+}
+
 /** Recordings that an SDK cannot read directly: it fails, and reads what the enclave settles. */
 const isError = (reading: unknown) => Object.hasOwn(reading as object, 'error')
 
@@ -303,8 +327,12 @@ describe.runIf(shared.isMet)('recorded answers', () => {
       if (isError(direct as object)) expect(isError(reading as object)).toBe(isProvidersError)
       else expect({ [place]: reading }).toEqual({ [place]: direct })
       if (!name.startsWith('chat.')) continue
-      const ofRecording = await readByAi(name, recording)
-      expect({ [place]: await readByAi(name, baseURL) }).toEqual({ [place]: ofRecording })
+      // LangChain loses the call of a stream that OpenAI's SDK cannot read.
+      const readers = isError(direct as object) ? [readByAi] : [readByAi, readByLangChain]
+      for (const readBy of readers) {
+        const ofRecording = await readBy(name, recording)
+        expect({ [place]: await readBy(name, baseURL) }).toEqual({ [place]: ofRecording })
+      }
     }
   })
 })
