@@ -11,8 +11,6 @@ export const FAILED_FILES_VARIABLE = 'TEST_FAILED_FILES'
 
 /** A unit file whose tests take more is reported as a failure. */
 export const UNIT_CPU_SECONDS_MAX = 3
-/** Beside other work, the measure says up to half more, although it is calibrated. */
-const BUSY_FACTOR = 1.6
 
 /** A test file that failed. */
 export type FailedFile = {
@@ -52,7 +50,7 @@ export default class RunSummary implements Reporter {
 function describeDear(modules: readonly TestModule[]): readonly string[] {
   return modules
     .map((module) => ({ file: module.relativeModuleId, seconds: module.meta().cpuSeconds ?? 0 }))
-    .filter(({ seconds }) => seconds > UNIT_CPU_SECONDS_MAX * BUSY_FACTOR)
+    .filter(({ seconds }) => seconds > UNIT_CPU_SECONDS_MAX)
     .toSorted((one, other) => other.seconds - one.seconds)
     .map(
       ({ file, seconds }) =>
