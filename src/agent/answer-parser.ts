@@ -37,10 +37,6 @@ export class AnswerParser {
     isEnded: false,
   }
 
-  /** The beginning of a body that has no event. */
-  private start = ''
-  private hasEvents = false
-
   /** True after the end mark. Everything after the mark is ignored. */
   get isEnded(): boolean {
     return this.answer.isEnded
@@ -48,9 +44,7 @@ export class AnswerParser {
 
   /** Returns the complete chunks. `fault`: an error event, or a malformed or too long event. */
   push(bytes: Uint8Array): AnswerStep {
-    const step = this.take((events) => this.events.push(bytes, events))
-    if (!this.hasEvents && this.start.length < START_LENGTH_MAX) this.start += Buffer.from(bytes)
-    return step
+    return this.take((events) => this.events.push(bytes, events))
   }
 
   /** Call this when the stream has ended. `fault` is also set for an incomplete answer. */
@@ -58,9 +52,6 @@ export class AnswerParser {
     const { chunks, fault } = this.take((events) => this.events.end(events))
     const { usage, open, ended, hasOther } = this.answer
     if (fault !== null) return { chunks, fault }
-    // Some servers answer with status 200, and then only an error without the form of an event.
-    const stated = this.hasEvents ? null : faultOf(() => void parseChunk(this.start))
-    if (stated !== null && this.start.trimStart().startsWith('{')) return { chunks, fault: stated }
     if (hasOther && open.size + ended.size === 0)
       return { chunks, fault: new BackendError('the backend sent something that is not a chunk') }
     if (!isComplete(this.answer))
@@ -73,7 +64,6 @@ export class AnswerParser {
     const chunks: AnswerChunk[] = []
     const later = faultOf(() => readEvents(events))
     const fault = faultOf(() => {
-      this.hasEvents ||= events.length > 0
       for (const { data } of events) {
         const chunk = takeEvent(data, this.answer)
         if (chunk !== null) chunks.push(chunk)
@@ -106,8 +96,6 @@ type Answer = {
 }
 
 const END_MARK = '[DONE]'
-/** UTF-16 units that are kept of a body without events. */
-const START_LENGTH_MAX = 64 * 1024
 const CHUNK = 'chat.completion.chunk'
 
 /** Returns the chunk without its usage. Null for a chunk without choices. */

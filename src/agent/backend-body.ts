@@ -1,7 +1,9 @@
-import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, inflate } from 'node:zlib'
+import { isJsonObject } from '#attestation/json/value.ts'
+import { readRefusal } from '#enclave/protocol/refusal.ts'
+import { parseJson } from '../nodes/protocol/frames.ts'
+import { CONTENT_CODINGS } from '../runtime/codings.ts'
 import type { BackendAnswer } from './backend-answer.ts'
-import { BackendError, refusalError } from './backend-error.ts'
+import { BackendError, backendErrorOf, refusalError, statesError } from './backend-error.ts'
 
 type Headers = Readonly<Record<string, unknown>>
 
@@ -13,31 +15,38 @@ export async function* packetsOf(
 
 /**
  * Returns the packets of a stream of events. Some servers send a stream with another content type,
- * so only a body without any event is refused: with a BackendError that has its words. `secret` is
- * left out of them.
+ * and others an error as a stream, without the form of an event. So only a body without any event
+ * is refused: with a BackendError that has its words. `secret` is left out of them.
  */
 export async function* readStream(
   answer: Pick<BackendAnswer, 'status' | 'headers' | 'next'>,
   secret: string | null,
 ): AsyncGenerator<Uint8Array, void> {
   const { status, headers } = answer
-  let isStream = EVENT_STREAM.test(String(headers['content-type']))
+  const isStream = EVENT_STREAM.test(String(headers['content-type']))
   const start: Uint8Array[] = []
   let startBytes = 0
   let seen = '\n'
+  let hasEvents = false
   for await (const packet of packetsOf(answer)) {
-    if (isStream) {
+    if (hasEvents) {
       yield packet
       continue
     }
-    start.push(packet)
+    if (startBytes <= START_BYTES_MAX) start.push(packet)
     startBytes += packet.length
     seen = seen.slice(-LINE_START_LENGTH) + Buffer.from(packet).toString('latin1')
-    isStream = EVENT_LINE.test(seen)
-    if (isStream) yield Buffer.concat(start)
+    hasEvents = EVENT_LINE.test(seen)
+    if (isStream) yield packet
+    else if (hasEvents) yield Buffer.concat(start)
     else if (startBytes > START_BYTES_MAX) break
   }
-  if (!isStream) throw refusalError({ status, headers, body: Buffer.concat(start), secret })
+  if (hasEvents) return
+  const body = Buffer.concat(start)
+  if (!isStream) throw refusalError({ status, headers, body, secret })
+  const value = parseJson(body.toString())
+  if (isJsonObject(value) && statesError(value, Object.hasOwn(value, 'choices')))
+    throw backendErrorOf(readRefusal({ headers: {}, body, secret }), true)
 }
 
 /** Bytes without an event after which a body is not a stream. */
@@ -77,23 +86,15 @@ export async function readWholeBody(
   const bytes = await readBytes(answer.body, bytesMax)
   const coding = codingOf(headers)
   if (coding === null || bytes.length === 0) return bytes
-  const undone = await CODINGS.get(coding)?.(bytes, { maxOutputLength: bytesMax }).catch(() => null)
+  const undone = await CONTENT_CODINGS.get(coding.replace(/^x-(?=gzip$)/, ''))?.(bytes, {
+    maxOutputLength: bytesMax,
+  }).catch(() => null)
   if (undone) return undone
   const fault = compressedFault(coding)
   throw status === 200
     ? new BackendError(fault)
     : refusalError({ status, headers, body: Buffer.from(fault) })
 }
-
-const CODINGS: ReadonlyMap<
-  string,
-  (bytes: Buffer, options: { readonly maxOutputLength: number }) => Promise<Buffer>
-> = new Map([
-  ['gzip', promisify(gunzip)],
-  ['x-gzip', promisify(gunzip)],
-  ['deflate', promisify(inflate)],
-  ['br', promisify(brotliDecompress)],
-])
 
 /** Null if the body is not compressed. */
 export function codingOf(headers: Headers): string | null {

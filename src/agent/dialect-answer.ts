@@ -26,24 +26,17 @@ export async function* readDialectEvents(
 ): AsyncGenerator<readonly DialectChunk[]> {
   const parser = new EventParser({ eventBytesMax, errorLines: true })
   const answer = new DialectAnswer(dialect)
-  let start = ''
   for await (const packet of packets) {
     const chunks = answer.chunksOf(parser.push(packet))
-    if (!answer.hasEvents && start.length < START_LENGTH_MAX) start += Buffer.from(packet)
     if (chunks.length > 0) yield chunks
   }
   yield answer.chunksOf(parser.end())
-  // Some servers answer with status 200, and then only an error without the form of an event.
-  if (!answer.hasEvents) refuseError(parseJson(start))
   yield answer.end()
 }
 
-/** UTF-16 units that are kept of a body without events. */
-const START_LENGTH_MAX = 64 * 1024
 const END_MARK = '[DONE]'
 
 class DialectAnswer {
-  hasEvents = false
   private readonly hasEndMark: boolean
   private hasContent = false
   private isFinished = false
@@ -56,7 +49,6 @@ class DialectAnswer {
   chunksOf(events: readonly ServerEvent[]): readonly DialectChunk[] {
     return events.flatMap(({ event, data }) => {
       if (data.trim() === '') return []
-      this.hasEvents = true
       if (data.trim() === END_MARK) {
         this.isEnded = true
         return this.hasEndMark ? [encodeEvent(event, data)] : []
@@ -88,9 +80,7 @@ const FINISHED = /"finish_reason"\s*:\s*"/
 const BEGINNING = /^(ping|keepalive|message_start|response\.(created|queued|in_progress))$/
 
 /** Throws BackendError if the value only states an error. */
-function refuseError(value: unknown): void {
-  if (!isJsonObject(value as JsonObject)) return
-  const data = value as JsonObject
+function refuseError(data: JsonObject): void {
   const { type = null, choices, output } = data
   const failed = type === 'response.failed' ? memberAt(data, 'response', 'error') : undefined
   const isAnswer = isJsonArray(choices) || isJsonArray(output)

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, inflate } from 'node:zlib'
 import { type Dispatcher, Pool } from 'undici'
 import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '#enclave/protocol/refusal.ts'
+import { CONTENT_CODINGS } from '../runtime/codings.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
@@ -162,7 +161,7 @@ async function undoCoding(
   },
 ): Promise<Buffer> {
   if (coding === undefined || coding === 'identity' || coding === '') return bytes
-  const decode = CODINGS[String(coding).trim().toLowerCase()]
+  const decode = CONTENT_CODINGS.get(String(coding).trim().toLowerCase())
   if (decode === undefined)
     throw new EndpointError(
       'bad_answer',
@@ -181,14 +180,6 @@ async function undoCoding(
           `expected a body in the stated content-encoding (${error.code})`,
         )
   }
-}
-
-type Decode = (bytes: Buffer, options: { readonly maxOutputLength: number }) => Promise<Buffer>
-
-const CODINGS: Readonly<Record<string, Decode>> = {
-  gzip: promisify(gunzip),
-  deflate: promisify(inflate),
-  br: promisify(brotliDecompress),
 }
 
 /** Reads the body. An error in the loop destroys the body, and this ends the call. */

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, inflate, zstdDecompress } from 'node:zlib'
+import zlib from 'node:zlib'
 import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
 import { statusOfType } from '#attestation/dialects/error-forms.ts'
@@ -14,6 +14,7 @@ import { AffidavitError, messageOf } from '#client/errors.ts'
 import { type Fetch, leavable } from '#client/gateway.ts'
 import type { Proof } from '#client/proof.ts'
 import type { CallSession } from '#client/session.ts'
+import { CONTENT_CODINGS, type UndoCoding } from '../../runtime/codings.ts'
 
 export type ProxiedCall = {
   /** The model in the request. Null if the request names no model. */
@@ -309,17 +310,10 @@ function tooLarge(): Unanswered {
   return new Unanswered(413, 'payload_too_large', `expected at most ${REQUEST_BYTES_MAX} bytes`)
 }
 
-type Decode = (
-  bytes: Buffer,
-  options: { readonly maxOutputLength: number },
-) => Promise<Buffer<ArrayBuffer>>
-
-const CODINGS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
-  ['gzip', promisify(gunzip)],
-  ['deflate', promisify(inflate)],
-  ['br', promisify(brotliDecompress)],
-  ['zstd', promisify(zstdDecompress)],
-])
+const CODINGS = new Map<string, UndoCoding>(CONTENT_CODINGS)
+// The package runs on Node.js 20 too, which has no zstd.
+if (Object.hasOwn(zlib, 'zstdDecompress'))
+  CODINGS.set('zstd', promisify<Buffer, object, Buffer<ArrayBuffer>>(zlib.zstdDecompress))
 const CODING_NAMES = [...CODINGS.keys()].join(', ')
 
 /** Undoes the coding of a body, since the gateway hashes and reads plain bytes. */

@@ -218,12 +218,3 @@ it.each([503, 529])(
     expect(refuse('{}', status)).toMatchObject({ statusCode: 500, retryAfterSeconds: null })
   },
 )
-
-// https://github.com/lemonade-sdk/lemonade/issues/2826
-it('an error without the form of an event is the fault, with its words and its status', () => {
-  const parser = new AnswerParser()
-  const body = '{"error":{"message":"too long","type":"BadRequestError","code":400}}'
-  parser.push(Buffer.from(body.slice(0, 20)))
-  parser.push(Buffer.from(body.slice(20)))
-  expect(parser.end().fault).toMatchObject({ message: 'too long', statusCode: 400 })
-})

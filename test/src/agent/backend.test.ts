@@ -386,3 +386,14 @@ it('findBackend gives a server that still loads its model when no server lists m
   await expect(found?.backend.listModels()).rejects.toThrow(/503/)
   await found?.backend.close()
 })
+
+// https://github.com/lemonade-sdk/lemonade/issues/2826
+it('an error without the form of an event is the fault, with its words and its status', async () => {
+  const body = '{"error":{"message":"too long","type":"BadRequestError","code":400}}'
+  const { backend } = await start((response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write(body.slice(0, 20))
+    response.end(body.slice(20))
+  })
+  await expect(read(backend)).rejects.toMatchObject({ message: 'too long', statusCode: 400 })
+})
