@@ -17,13 +17,10 @@ export type OnToolInput = (text: string) => void
  */
 export function readToolInput(text: string): JsonObject | 'blank' | 'cut' | 'text' {
   if (text.trim() === '') return 'blank'
-  if (orNull(() => [JSON.parse(text)], SyntaxError) === null) return 'cut'
   const bytes = encodeUtf8(text)
-  try {
-    if (isJsonObject(parseAnyNumbers(bytes)))
-      return (orNull(() => parseStrictJson(bytes), JsonError) as JsonObject | null) ?? 'text'
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error
-  }
+  const strict = orNull(() => [parseStrictJson(bytes)], JsonError)
+  if (strict === null && orNull(() => [JSON.parse(text)], SyntaxError) === null) return 'cut'
+  const [value = null] = strict ?? orNull(() => [parseAnyNumbers(bytes)], JsonError) ?? []
+  if (isJsonObject(value)) return strict === null ? 'text' : value
   throw refuse('invalid_tool_input', 'expected the input of a tool to be a JSON object')
 }

@@ -144,10 +144,11 @@ export function earlyInput({ sent, rule, text }: OpenBlock): JsonObject | null {
   const input = rule === TOOL ? (memberOf(sent, 'input') ?? null) : null
   if (isEmpty(input) || isSame(input, {})) return null
   const early = typeof input === 'string' ? input : canonicalizeJson(objectIn(sent, 'input'))
-  if (typeof input !== 'string' && readToolInput(early) === 'text')
+  const read = typeof input === 'string' ? null : readToolInput(early)
+  if (read === 'text')
     throw refuse('invalid_tool_input', 'expected numbers in the input of a tool up to 2^53 - 1')
   if (text === '') return { type: 'input_json_delta', partial_json: early }
-  if (!isSame(inputOf(early), inputOf(text)))
+  if (!isSame(inputIn(read ?? readToolInput(early), early), inputIn(readToolInput(text), text)))
     throw refuse('unread_member', 'expected the input of a tool once')
   return null
 }
@@ -162,15 +163,15 @@ export function closeBlock(
 ): { readonly block: JsonObject; readonly isCut: boolean } {
   if (block.rule !== TOOL || block.text === '') return { block: blockBefore(block), isCut: false }
   onInput(block.text)
-  const input = inputOf(block.text)
-  return { block: { ...block.start, input }, isCut: readToolInput(block.text) === 'cut' }
+  const read = readToolInput(block.text)
+  const input = inputIn(read, block.text)
+  return { block: { ...block.start, input }, isCut: read === 'cut' }
 }
 
 /** The input of a tool in the answer: an object, or its text if no object holds what it says. */
-function inputOf(text: string): Json {
-  const input = readToolInput(text)
-  if (input === 'blank') return {}
-  return typeof input === 'string' ? text : input
+function inputIn(read: ReturnType<typeof readToolInput>, text: string): Json {
+  if (read === 'blank') return {}
+  return typeof read === 'string' ? text : read
 }
 
 /** Returns the block as it is before its end. The input of a tool is then its text so far. */

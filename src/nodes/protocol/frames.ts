@@ -429,12 +429,12 @@ function isStringsMostly(bytes: Buffer): boolean {
   return true
 }
 
-/** Undefined when the text is not JSON. */
-/** Keeps the digits of integers. */
+/** Undefined when the text is not JSON. Keeps the digits of integers. */
 export function parseRequestJson(text: string): Json | undefined {
   return orUndefined(() => parseKeepingDigits(text))
 }
 
+/** Undefined when the text is not JSON. */
 export function parseJson(text: string): Json | undefined {
   return orUndefined(() => JSON.parse(text) as Json)
 }

@@ -148,7 +148,6 @@ function eventDialect(
   parts: Pick<VerifiedDialect, 'face' | 'paths' | 'summary' | 'description' | 'soFar'> & {
     readonly names: Readonly<Record<'request' | 'reply' | 'event', string>>
     readonly example: object
-    /** Returns the data of events that contain the whole answer. */
   },
 ): VerifiedDialect {
   const { names, example, ...others } = parts
