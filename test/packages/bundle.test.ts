@@ -43,6 +43,8 @@ const CHECKER_PARTS = [
   'enclave/protocol/recover-point.ts',
   'packages/affidavit/',
   'src/cli/',
+  // The content codings of what the proxy passes on.
+  'src/runtime/codings.ts',
   // Settings from the environment, and what they need.
   'src/runtime/fields.ts',
   'src/runtime/folder-lock.ts',
