@@ -1,3 +1,4 @@
+import { addressOf } from './account.ts'
 import { decodeHex } from './bytes.ts'
 import { checkOpenings } from './check-openings.ts'
 import { isProofMember } from './completion-hash.ts'
@@ -16,6 +17,7 @@ import { ownMembers } from './own-members.ts'
 import { dialectOfReceipt, parseReceipt, type Receipt } from './receipt.ts'
 import { hashCompletion } from './record-hash.ts'
 import type { RecordOptions } from './record-subject.ts'
+import { sayUnanswered, type Unanswered } from './unanswered.ts'
 import { verifyRecord } from './verify-record.ts'
 
 /**
@@ -43,6 +45,8 @@ export type KeptExchange = {
    */
   readonly request?: Json
   readonly answer?: KeptAnswer
+  /** Requests of the call without an answer. */
+  readonly unanswered?: readonly Unanswered[]
 }
 
 /** The comparisons of kept data with evidence. */
@@ -50,6 +54,7 @@ export type ExchangeCheckName =
   | 'request given' //   the request has the evidence's request_hash
   | 'answer given' //    the answer has the evidence's response_hash (a stream: the stream_hash)
   | 'proof given' //     the answer and the evidence have the same proof members
+  | 'other requests' //  requests of this call without an answer: never passed
 
 /** The outcome of one comparison. A comparison that was not made has not passed. */
 export type ExchangeCheck = Check<ExchangeCheckName>
@@ -72,7 +77,7 @@ export type ExchangeCheck = Check<ExchangeCheckName>
  */
 export function compareExchange(evidence: Json, kept: KeptExchange): readonly ExchangeCheck[] {
   const record = isJsonObject(evidence) ? evidence : {}
-  const { request, answer } = ownMembers(kept)
+  const { request, answer, unanswered = [] } = ownMembers(kept)
   return [
     ...(request === undefined
       ? []
@@ -83,7 +88,17 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
           check('answer given', () => compareAnswer(record, answer)),
           check('proof given', () => compareProof(record, answer)),
         ]),
+    ...(unanswered.length === 0
+      ? []
+      : [check('other requests', () => ({ notChecked: sayLost(record, unanswered) }))]),
   ]
+}
+
+function sayLost(record: JsonObject, unanswered: readonly Unanswered[]): string {
+  const key = memberOf(record, 'public_key')
+  const read = attempt(() => addressOf(decodeHex(String(key))))
+  const notary = 'value' in read ? read.value : null
+  return unanswered.map((one) => sayUnanswered(one, notary)).join('; ')
 }
 
 /**

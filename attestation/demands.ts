@@ -27,6 +27,8 @@ export type Demands = {
    * certificate has another key.
    */
   readonly provider_keys?: readonly string[]
+  /** The enclave that may make the call: 0x and 20 bytes in lower-case hex. */
+  readonly notary?: string
 }
 
 /**
@@ -63,14 +65,14 @@ export function demandsOf(request: JsonObject): Demands | null {
  * unknown form, because a caller must not rely on a demand that the enclave ignores.
  */
 export function parseDemands(value: Json): Demands {
-  const names = ['nonce', 'credential', 'session', 'headers', 'provider_keys'] as const
+  const names = ['nonce', 'credential', 'session', 'headers', 'provider_keys', 'notary'] as const
   const given = isJsonObject(value) ? names.filter((name) => Object.hasOwn(value, name)) : names
   const demands: Partial<Record<(typeof names)[number], Json>> = membersOf(
     value,
     DEMANDS_MEMBER,
     given,
   )
-  const { nonce, credential, session, headers, provider_keys: keys } = demands
+  const { nonce, credential, session, headers, provider_keys: keys, notary } = demands
   if (credential !== undefined && nonce === undefined)
     throw invalid(`${DEMANDS_MEMBER}.credential`, 'beside a nonce')
   return {
@@ -81,6 +83,7 @@ export function parseDemands(value: Json): Demands {
     ...(keys === undefined
       ? {}
       : { provider_keys: parseProviderKeys(keys, `${DEMANDS_MEMBER}.provider_keys`) }),
+    ...(notary === undefined ? {} : { notary: textOf(notary, NOTARY_NAME, NOTARY) }),
   }
 }
 
@@ -100,6 +103,11 @@ function parseHeaders(value: Json): Readonly<Record<string, string>> {
 
 const NONCE_NAME = `${DEMANDS_MEMBER}.nonce`
 const NONCE = { ...formOf(NONCE_FORM), expectation: '16 to 64 bytes in lower-case hex' }
+const NOTARY_NAME = `${DEMANDS_MEMBER}.notary`
+export const NOTARY = {
+  form: /^0x[0-9a-f]{40}$/,
+  expectation: '0x and 20 bytes in lower-case hex',
+}
 const SESSION_NAME = `${DEMANDS_MEMBER}.session`
 
 export const SESSION_ID = {

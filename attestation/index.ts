@@ -172,6 +172,7 @@ export {
 } from './receipt.ts'
 export { hashChunks, hashCompletion } from './record-hash.ts'
 export type { RecordOptions } from './record-subject.ts'
+export { type RefusalStatement, refusalDigest, type SignedRefusal } from './refusal.ts'
 export {
   configurationOf,
   parseRelease,
@@ -235,4 +236,5 @@ export {
   type RecordReport,
   verifyRecord,
 } from './verify-record.ts'
+export { verifyRefusal } from './verify-refusal.ts'
 export { splitEvents, verifyEventStream, verifyStream } from './verify-stream.ts'

@@ -3,6 +3,7 @@ import { FormatError } from './errors.ts'
 import { canonicalizeJson } from './json/canonical.ts'
 import { formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import { parseUnanswered, type Unanswered } from './unanswered.ts'
 
 const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_proof_file')
 
@@ -18,22 +19,26 @@ export type SavedProof = {
   readonly request: JsonObject
   readonly answer: KeptAnswer
   readonly bundle?: JsonObject
+  /** Requests of this call without an answer. Absent: none. */
+  readonly unanswered?: readonly Unanswered[]
 }
 
 /**
  * Writes the file for one call as canonical JSON: `{ "format": "affidavit-proof", "version": 1,
  * "request", "answer" }`. For a stream, `chunks` replaces `answer`: all chunks in order, with the
  * proof. For a stream of named events, `events` replaces `answer`, each as `{ "event", "data" }`.
- * `"idempotent": true`: the call was sent with an `Idempotency-Key`. With `bundle`, the version is
- * 2.
+ * `"idempotent": true`: the call was sent with an `Idempotency-Key`. `unanswered`: see Unanswered.
+ * With `bundle`, the version is 2.
  */
-export function writeSavedProof({ request, answer, bundle }: SavedProof): string {
+export function writeSavedProof({ request, answer, bundle, unanswered = [] }: SavedProof): string {
   const said: JsonObject = {
     ...saidBy(answer),
     ...(answer.kind !== 'whole' && answer.idempotent === true ? { idempotent: true } : {}),
   }
+  const lost: JsonObject =
+    unanswered.length === 0 ? {} : { unanswered: unanswered.map((one) => ({ ...one })) }
   const completed: JsonObject = bundle === undefined ? { version: 1 } : { version: 2, bundle }
-  return `${canonicalizeJson({ format: SAVED_PROOF_FORMAT, ...completed, request, ...said })}\n`
+  return `${canonicalizeJson({ format: SAVED_PROOF_FORMAT, ...completed, request, ...said, ...lost })}\n`
 }
 
 function saidBy(answer: KeptAnswer): JsonObject {
@@ -66,6 +71,7 @@ export function parseSavedProof(json: Json): SavedProof {
     )
   const said = (['chunks', 'events'] as const).find((name) => Object.hasOwn(json, name)) ?? 'answer'
   const isIdempotent = said !== 'answer' && memberOf(json, 'idempotent') === true
+  const hasUnanswered = Object.hasOwn(json, 'unanswered')
   const members = membersOf(json, 'the proof', [
     'format',
     'version',
@@ -73,12 +79,14 @@ export function parseSavedProof(json: Json): SavedProof {
     said,
     ...(isIdempotent ? (['idempotent'] as const) : []),
     ...(version === 2 ? (['bundle'] as const) : []),
+    ...(hasUnanswered ? (['unanswered'] as const) : []),
   ])
-  const { request, bundle } = members
+  const { request, bundle, unanswered } = members
   return {
     request: objectOf(request, 'request'),
     answer: readAnswer(members[said], isIdempotent ? { said, idempotent: true } : { said }),
     ...(version === 2 ? { bundle: objectOf(bundle, 'bundle') } : {}),
+    ...(hasUnanswered ? { unanswered: parseUnanswered(unanswered) } : {}),
   }
 }
 

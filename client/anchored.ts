@@ -33,7 +33,8 @@ export type AnchoredOptions = {
   readonly signal?: AbortSignal
 }
 
-export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
+export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'> &
+  Partial<Pick<Proof, 'unanswered'>>
 
 /** The evidence of a call whose anchor is in a block. */
 export type AnchoredEvidence = {
@@ -107,8 +108,9 @@ export async function awaitAnchor(
           chain === null ? {} : { chain },
         )
         refuseInvalid(report)
-        const { request, answer } = proof
-        const save = () => writeSavedProof({ request, answer, bundle: json as JsonObject })
+        const { request, answer, unanswered = [] } = proof
+        const kept = { request, answer, unanswered, bundle: json as JsonObject }
+        const save = () => writeSavedProof(kept)
         return { bundle, text, report, save }
       }
     }

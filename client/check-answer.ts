@@ -7,10 +7,12 @@ import { type Check, check } from '#attestation/finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '#attestation/json/value.ts'
 import { parseLogProof } from '#attestation/log-proof-form.ts'
 import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
+import { sayUnanswered } from '#attestation/unanswered.ts'
 import { type RecordCheckName, verifyRecord } from '#attestation/verify-record.ts'
 import type { AttestedNotary } from './attest-notary.ts'
 import { AffidavitError, type AffidavitErrorCode, shown, withErrorCode } from './errors.ts'
 import type { Notaries } from './notaries.ts'
+import { type CallSends, unansweredIn } from './sends.ts'
 
 /** The checks of an answer, in the order of the report. */
 export type AnswerCheckName =
@@ -35,11 +37,12 @@ export type SentCall = {
    * hashed, with `dialect`, `headers` and `body`.
    */
   readonly request: JsonObject
-  /**
-   * How often this client sent exactly this body. Null if the caller chose the nonce: another
-   * client of the caller may have sent the same body.
-   */
-  readonly sends: number | null
+  /** How this client sent calls with this nonce, this one included. */
+  readonly sends: CallSends
+  /** True if the caller chose the nonce: another client of his may have sent the same call. */
+  readonly isOwnNonce: boolean
+  /** The notary of the enclave that must make the call. */
+  readonly notary: string
   /** Whose credential the enclave must use. */
   readonly credential: CredentialDemand
   /** TLS keys that the provider may have: SHA-256 of each, hex. Null: any key. */
@@ -84,6 +87,12 @@ export async function checkAnswer(
   refuseUnmade(checks, answer)
   const publicKey = String(memberOf(proof, 'public_key'))
   const notary = await withChecks(checks, () => notaries.find(publicKey))
+  if (notary.notary !== call.notary)
+    throw new AffidavitError(
+      'unknown_notary',
+      `expected an answer of ${call.notary}, which the call names, got ${notary.notary}`,
+      { checks },
+    )
   const document = await withChecks(checks, () =>
     notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
   )
@@ -237,17 +246,26 @@ function checkProviderKey(
   return [made]
 }
 
-function checkAttempt(receipt: Receipt, { sends }: SentCall) {
+/**
+ * Counts the requests of this call. A request that no enclave answered may have been made: then the
+ * gateway chose this answer.
+ */
+function checkAttempt(receipt: Receipt, { sends, isOwnNonce, notary }: SentCall) {
   const attempt = receipt.version === 1 ? null : receipt.attempt
   if (attempt === null) return { notChecked: 'a receipt of version 1 has no count of attempts' }
-  if (sends === null)
+  if (isOwnNonce)
     return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
-  if (attempt > sends)
+  const sent = sends.times.get(notary) ?? 0
+  if (attempt > sent)
     throw new Error(
-      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a ` +
+      `expected the enclave to be asked ${sent} times, it was asked ${attempt} times: a ` +
         'gateway can repeat a call until it likes the answer',
     )
-  return `asked ${attempt} times, sent ${sends} times`
+  const words = `asked ${attempt} times, sent ${sent} times`
+  const unanswered = unansweredIn(sends, { notary, attempt })
+  return unanswered.length === 0
+    ? words
+    : { notChecked: [words, ...unanswered.map((one) => sayUnanswered(one, notary))].join('; ') }
 }
 
 /** An enclave that does not support the demand makes a receipt that does not confirm it. */

@@ -7,14 +7,15 @@ import { CALL_DIALECTS, type CallDialect } from './call-dialects.ts'
 import { checkAnswer, describeGatewayError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
 import { askCount } from './count-tokens.ts'
-import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
 import { errorWordsOf, type Fetch, isRedirect, leavable, readAtMost, readTwice } from './gateway.ts'
 import type { Notaries } from './notaries.ts'
-import { createCallPreparer, type PreparedCall } from './prepare-call.ts'
+import { draftCall } from './prepare-call.ts'
 import { createProof, type Proof } from './proof.ts'
 import type { Providers } from './providers.ts'
+import { sendCall } from './send-call.ts'
+import { countUnmade, createRepeatedCalls, signedRefusalIn, unansweredIn } from './sends.ts'
 import type { SessionTurn, SessionTurns } from './session.ts'
 
 type CheckedFetchOptions = {
@@ -60,7 +61,7 @@ export const LAST_CALL_HEADER = 'affidavit-last'
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
-  const prepare = createCallPreparer()
+  const repeated = createRepeatedCalls(options.now)
   return async (input, init = {}) => {
     const request = new Request(input, { ...init, ...HALF_DUPLEX })
     const { url, method, headers } = request
@@ -90,23 +91,26 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
       const place = turn?.place ?? null
       const providerKeys = options.providers && (await leavable(options.providers.keys(), signal))
       isPreparing = true
-      const prepared = prepare({
-        form,
-        headers,
-        body,
-        credential,
-        place,
-        providerKeys,
-        isEncrypted,
-      })
+      const given = { form, headers, body, credential, place, providerKeys, isEncrypted }
+      const draft = draftCall(given, repeated)
       isPreparing = false
-      const response = isEncrypted
-        ? await sendSealed(send, { ...prepared, credential, signal, options })
-        : await sendClear(send, { ...prepared, signal, options })
-      const answered: Answered = { call: prepared.call, form, turn, options, signal }
-      const checked = await checkResponse(response, answered)
-      isRunning = checked.isRunning
-      return checked.response
+      const { name, sends, isKeyed } = draft
+      // Until its answer is proven, a later call with the same body is a repeat of this call.
+      const onUnproven = () => {
+        repeated.keep(name, sends, { isKeyed })
+        turn?.lose(sends)
+      }
+      if (isKeyed) repeated.keep(name, sends, { isKeyed })
+      try {
+        const sent = await sendCall(send, { draft, credential, signal, options })
+        const answered: Answered = { ...sent, form, turn, options, signal, onUnproven }
+        const checked = await checkResponse(sent.response, answered)
+        isRunning = checked.isRunning
+        return checked.response
+      } catch (fault) {
+        onUnproven()
+        throw fault
+      }
     } catch (fault) {
       // Clients repeat a call whose promise rejects. A repeat does not help here, so this error
       // appears when the answer is read, like all other refusals.
@@ -116,61 +120,6 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
       if (!isRunning) turn?.end()
     }
   }
-}
-
-async function sendClear(
-  send: (more: RequestInit) => Promise<Response>,
-  parts: Pick<PreparedCall, 'headers' | 'body'> & Pick<Answered, 'signal' | 'options'>,
-): Promise<Response> {
-  const { headers, body, signal, options } = parts
-  await leavable(options.notaries.ensure(), signal)
-  return await send({ headers, body })
-}
-
-/**
- * Encrypts and sends a call. An enclave that no longer has the key does not process the call. The
- * call is then sent once more, to another enclave if possible. If that enclave does not have the
- * key either, the caller's client receives 503 and tries again later.
- */
-async function sendSealed(
-  send: (more: RequestInit) => Promise<Response>,
-  parts: {
-    readonly body: Uint8Array
-    readonly headers: Headers
-    readonly credential: string | null
-    readonly signal: AbortSignal
-    readonly options: Pick<CheckedFetchOptions, 'notaries' | 'bytesMax'>
-  },
-): Promise<Response> {
-  const { signal, options } = parts
-  let gone: string | null = null
-  for (;;) {
-    const target: EncryptionTarget = await leavable(
-      options.notaries.encryptionTarget({ gone }),
-      signal,
-    )
-    const sealed = await sealCall({ target, body: parts.body, credential: parts.credential })
-    // This enclave's release may have been revoked since the key was chosen.
-    if (!options.notaries.isExpected(target.notary)) continue
-    const headers = new Headers(parts.headers)
-    for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
-    const response = await send({ headers, body: sealed.body })
-    if (await isKeyConfigProblem(response)) {
-      if (gone !== null) return retryLater(response)
-      void response.body?.cancel().catch(() => undefined)
-      gone = target.notary
-      continue
-    }
-    if (isRedirect(response)) return response
-    return await sealed.open(response, options)
-  }
-}
-
-/** The official SDKs repeat a call after 503, but not after 422. */
-function retryLater(response: Response): Response {
-  const headers = new Headers(response.headers)
-  headers.set('retry-after', '1')
-  return new Response(response.body, { status: 503, headers })
 }
 
 /** Null without a credential. Throws for a credential that the enclave could not use. */
@@ -216,6 +165,9 @@ function withoutQuery(url: string): string {
 }
 
 type Answered = {
+  /** Called when the call ends without a proven answer. */
+  readonly onUnproven: () => void
+  readonly isUntaken: boolean
   readonly call: SentCall
   readonly form: CallDialect
   readonly turn: SessionTurn | null
@@ -228,15 +180,19 @@ type Checked = { readonly response: Response; readonly isRunning: boolean }
 
 async function checkResponse(response: Response, parts: Answered): Promise<Checked> {
   const whole = (checked: Response): Checked => ({ response: checked, isRunning: false })
+  const unproven = (refused: Response, fault: unknown) => {
+    parts.onUnproven()
+    return refuse(refused, fault)
+  }
   if (isRedirect(response))
-    return whole(refuse(response, new AffidavitError('redirected', 'expected no redirection')))
+    return whole(unproven(response, new AffidavitError('redirected', 'expected no redirection')))
   if (!response.ok) return whole(await passFault(response, parts))
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
   const { body } = parts.form.dialect.readRequest(parts.call.request)
   // A reader that expects a stream would show a plain object as an empty answer.
   if (isStream !== (memberOf(body, 'stream') === true))
-    return whole(refuse(response, wrongForm(isStream)))
+    return whole(unproven(response, wrongForm(isStream)))
   if (isStream && response.body !== null)
     return { response: checkStream(response, response.body, parts), isRunning: true }
   try {
@@ -244,13 +200,23 @@ async function checkResponse(response: Response, parts: Answered): Promise<Check
   } catch (fault) {
     // Nothing was passed on yet. If the caller aborted or its time limit ended, `fetch` rejects.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
-    return whole(refuse(response, fault))
+    return whole(unproven(response, fault))
   }
 }
 
-async function passFault(response: Response, { form, options }: Answered): Promise<Response> {
+/**
+ * Passes on an error. An error with status 5xx advises clients not to repeat the call, unless its
+ * enclave signed that it made nothing: otherwise the gateway could choose among answers.
+ */
+async function passFault(response: Response, parts: Answered): Promise<Response> {
+  const { form, options, call, onUnproven, isUntaken } = parts
   const passed = await passError(response, form)
-  const words = errorWordsOf(new Uint8Array(await passed.clone().arrayBuffer()))
+  const bytes = new Uint8Array(await passed.clone().arrayBuffer())
+  const words = errorWordsOf(bytes)
+  const refusal = signedRefusalIn(bytes, call)
+  if (refusal !== null) countUnmade(call.sends, refusal)
+  else if (response.status >= 500 && !isUntaken) passed.headers.set('x-should-retry', 'false')
+  onUnproven()
   // The error only causes a request for newer evidence: the gateway could have invented it.
   if (words?.code === 'provider_key_mismatch') options.providers?.expectNewKey()
   return passed
@@ -271,7 +237,9 @@ function checkStream(
   const { call, form, turn, options, signal } = parts
   let isChecking = false
   let hasEnded = false
+  let isProven = false
   const end = () => {
+    if (!hasEnded && !isChecking && !isProven) parts.onUnproven()
     hasEnded = true
     // A signal can outlive many calls, and each listener keeps its whole answer in memory.
     signal.removeEventListener('abort', end)
@@ -292,8 +260,10 @@ function checkStream(
       try {
         const answer = { ...kept, idempotent: call.isIdempotent }
         options.bind(checked, await prove(answer, parts))
+        isProven = true
       } finally {
         isChecking = false
+        if (hasEnded && !isProven) parts.onUnproven()
         if (hasEnded) turn?.end()
       }
     },
@@ -338,10 +308,18 @@ function readAnswer(bytes: Uint8Array, { form }: Answered): JsonObject {
 async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
-  const kept = { request: call.request, answer, checkedAt: new Date(now()) }
+  const { receipt } = checked
+  const attempt = receipt.version === 1 ? 1 : receipt.attempt
+  const answered = { notary: call.notary, attempt }
+  const kept = {
+    request: call.request,
+    answer,
+    checkedAt: new Date(now()),
+    unanswered: unansweredIn(call.sends, answered),
+  }
   const proof = createProof(checked, kept)
   await keep(proof)
-  turn?.keep(proof.hash)
+  turn?.keep(proof.hash, call.sends, answered)
   return proof
 }
 

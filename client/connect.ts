@@ -189,7 +189,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   const anchored: Affidavit['anchored'] = (proof, waiting = {}) =>
     awaitAnchor(proof, { gateway, policy: notaries.policy, options: waiting })
   await notaries.refresh(signal)
-  if (encrypt) await notaries.encryptionTarget({ gone: null })
+  await notaries.target({ encrypt, only: null, latest: null, gone: null })
   await providers?.refresh(signal)
   return {
     baseURL,

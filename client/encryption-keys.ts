@@ -1,3 +1,4 @@
+import { equalBytes } from '#attestation/bytes.ts'
 import { FormatError, ProofError } from '#attestation/errors.ts'
 import { parseBootConfiguration } from '#attestation/evidence/boot-facts.ts'
 import {
@@ -55,17 +56,49 @@ export function keysOfNotary(
   })
 }
 
+/** The enclave that a call is sent to. */
+export type CallTarget = {
+  /** 0x, lower case. */
+  readonly notary: string
+  /** The key for the call. Null: the call is not encrypted. */
+  readonly publicKey: Uint8Array | null
+}
+
+export type WantedTarget = {
+  readonly encrypt: boolean
+  /** The notary that the caller demands. Null: any. */
+  readonly only: string | null
+  /** The notary that got the call before. It is preferred. */
+  readonly latest: string | null
+  /**
+   * The target that the gateway just refused: the enclaves are listed again, and another target is
+   * preferred. Otherwise null.
+   */
+  readonly gone: CallTarget | null
+}
+
 /**
- * Returns a random key. A key of `gone` is returned only if no other notary has a usable key.
- * Undefined if no key is usable.
+ * Returns a random target, first of those other than `gone`, and of these first one of `latest`.
+ * Undefined without a target.
  */
-export function chooseEnclave(
-  usable: readonly UsableKey[],
-  gone: string | null,
-): EncryptionTarget | undefined {
-  const others = usable.filter(({ notary }) => notary !== gone)
-  const keys = others.length > 0 ? others : usable
-  return keys[Math.floor(Math.random() * keys.length)]
+export function chooseTarget(
+  usable: readonly CallTarget[],
+  { latest, gone }: Pick<WantedTarget, 'latest' | 'gone'>,
+): CallTarget | undefined {
+  const isGone = ({ notary, publicKey }: CallTarget) =>
+    notary === gone?.notary &&
+    (publicKey === null || equalBytes(publicKey, gone.publicKey ?? publicKey))
+  const others = preferred(usable, (one) => !isGone(one))
+  const same = preferred(others, ({ notary }) => notary === latest)
+  return same[Math.floor(Math.random() * same.length)]
+}
+
+function preferred(
+  targets: readonly CallTarget[],
+  isBetter: (one: CallTarget) => boolean,
+): readonly CallTarget[] {
+  const better = targets.filter(isBetter)
+  return better.length > 0 ? better : targets
 }
 
 export function hasTimeLeft({ endMs }: UsableKey, atMs: number): boolean {

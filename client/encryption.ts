@@ -33,7 +33,7 @@ export type EncryptionTarget = {
   readonly publicKey: Uint8Array
 }
 
-type SealedCall = {
+export type SealedCall = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array<ArrayBuffer>
   /**

@@ -12,14 +12,15 @@ import {
   nameCode,
   verifyNotaryDocument,
 } from './attest-notary.ts'
-import type { EncryptionTarget } from './encryption.ts'
 import {
-  chooseEnclave,
+  type CallTarget,
+  chooseTarget,
   hasTimeLeft,
   keysOfNotary,
   type NamedNotary,
   readNamedNotaries,
   type UsableKey,
+  type WantedTarget,
 } from './encryption-keys.ts'
 import { AffidavitError, messageOf, shown, withErrorCode } from './errors.ts'
 
@@ -50,12 +51,10 @@ export type Notaries = {
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
-   * Returns a key for the encryption of a call, signed by the notary of an expected enclave. `gone`
-   * is the notary whose key was just refused, or null. With `gone`, first requests the gateway's
-   * keys, and prefers another notary. Throws AffidavitError `no_encryption_key`, and the errors of
-   * refresh.
+   * Chooses the enclave for a call: an expected one, whose notary signed the key if the call is
+   * encrypted. Throws AffidavitError `no_encryption_key`, and the errors of refresh.
    */
-  encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
+  target(wanted: WantedTarget): Promise<CallTarget>
   /**
    * Replaces the policy. Results under the old policy no longer count: each enclave must be
    * attested again before it receives a call, or before its answer is accepted.
@@ -64,11 +63,6 @@ export type Notaries = {
   policy(): BundlePolicy
   /** Returns true if the notary's enclave is attested now as an expected enclave. */
   isExpected(notary: string): boolean
-  /**
-   * Waits until an expected enclave is attested under the current policy. Throws the errors of
-   * refresh.
-   */
-  ensure(): Promise<void>
 }
 
 /** A document is renewed when less time is left. AWS's leaf certificates live 3 hours. */
@@ -106,7 +100,6 @@ export function createNotaries(
   const documents = new Map<string, KnownDocument>()
   let keys: readonly UsableKey[] = []
   let renewing: Promise<void> | null = null
-  let isReplaced = false
 
   /** At most one request at a time is made for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
@@ -184,22 +177,29 @@ export function createNotaries(
     return renewing
   }
 
-  async function encryptionTarget({
-    gone,
-  }: {
-    readonly gone: string | null
-  }): Promise<EncryptionTarget> {
-    const known = gone === null ? chooseEnclave(usableKeys(), gone) : undefined
-    if (known !== undefined) return known
+  async function target(wanted: WantedTarget): Promise<CallTarget> {
+    if (wanted.gone === null) {
+      const known = chooseTarget(targets(wanted), wanted)
+      if (known !== undefined) return known
+    }
     const held = policy
-    await renew()
-    const found = chooseEnclave(usableKeys(), gone)
+    await (wanted.encrypt ? renew() : refresh())
+    const found = chooseTarget(targets(wanted), wanted)
     if (found !== undefined) return found
-    if (held !== policy) return await encryptionTarget({ gone })
+    if (held !== policy) return await target(wanted)
     throw new AffidavitError(
-      'no_encryption_key',
-      'no expected enclave signed a key to encrypt calls with; encrypt: false sends calls without encryption',
+      wanted.encrypt ? 'no_encryption_key' : 'no_notary',
+      wanted.encrypt
+        ? 'no expected enclave signed a key to encrypt calls with; encrypt: false sends calls without encryption'
+        : 'no expected enclave takes the call',
     )
+  }
+
+  function targets({ encrypt, only }: WantedTarget): readonly CallTarget[] {
+    const usable = encrypt
+      ? usableKeys()
+      : listAttested().map(({ notary }) => ({ notary, publicKey: null }))
+    return usable.filter(({ notary }) => only === null || notary === only)
   }
 
   async function refresh(signal?: AbortSignal): Promise<void> {
@@ -275,20 +275,16 @@ export function createNotaries(
       refused: [...refused.values()].map(({ notary, reason }) => ({ notary, reason })),
     }),
     refresh,
-    encryptionTarget,
+    target,
     find,
     policy: () => policy,
     isExpected,
     replacePolicy: (next) => {
       policy = next
-      isReplaced = true
       attested.clear()
       refused.clear()
       documents.clear()
       keys = []
-    },
-    ensure: async () => {
-      if (isReplaced && listAttested().length === 0) await renew()
     },
     checkDocument: async ({ publicKey, facts: { userData } }, base64) => {
       const facts = await verifyAnswersDocument(base64)

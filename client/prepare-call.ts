@@ -12,6 +12,7 @@ import {
   hashedHeaders,
 } from '#attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
+import { NOTARY_HEADER } from '#attestation/ehbp.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { JsonError } from '#attestation/json/json-error.ts'
 import { parseStrictJson } from '#attestation/json/parse-strict.ts'
@@ -19,10 +20,7 @@ import { isJsonObject, type Json, type JsonObject } from '#attestation/json/valu
 import type { CallDialect } from './call-dialects.ts'
 import type { SentCall } from './check-answer.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
-
-/** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */
-const KEYED_CALLS_MAX = 1_000
-const NONCE_BYTES = 32
+import { type CallSends, newSends, type RepeatedCalls } from './sends.ts'
 
 type GivenCall = {
   readonly form: CallDialect
@@ -43,69 +41,81 @@ export type PreparedCall = {
   readonly call: SentCall
 }
 
-/**
- * Adds the demands to each call: a nonce, the credential, the place in its session, the keys of
- * attested providers. The demands are in the body, or in a header if the dialect has no member for
- * them. An encrypted call also has its hashed headers in the body: the gateway can neither read nor
- * change them. Calls with the same Idempotency-Key get the same nonce. Throws AffidavitError
- * `invalid_request`, and `no_attested_provider` if no attested provider has a demanded key.
- */
-export function createCallPreparer(): (given: GivenCall) => PreparedCall {
-  const keyed = new Map<string, { readonly nonce: string; sends: number }>()
-
-  function nonceFor(key: string | null, body: Uint8Array): { nonce: string; sends: number } {
-    if (key === null) return { nonce: randomHex(NONCE_BYTES), sends: 1 }
-    const name = `${encodeHex(sha256(body))} ${key}`
-    const known = keyed.get(name) ?? { nonce: randomHex(NONCE_BYTES), sends: 0 }
-    known.sends += 1
-    keyed.delete(name)
-    keyed.set(name, known)
-    for (const oldest of keyed.keys()) {
-      if (keyed.size <= KEYED_CALLS_MAX) break
-      keyed.delete(oldest)
-    }
-    return { nonce: known.nonce, sends: known.sends }
-  }
-
-  return (given) => {
-    const { form, body, credential, place } = given
-    const request = readRequest(body)
-    const own = readDemands(given, request)
-    if (place !== null && own.session !== undefined)
-      throw new AffidavitError(
-        'invalid_request',
-        `expected no ${DEMANDS_MEMBER}.session: the session of this client sets it`,
-      )
-    const key = given.headers.get('idempotency-key')
-    const { nonce, sends } =
-      own.nonce === undefined ? nonceFor(key, body) : { nonce: own.nonce, sends: null }
-    const demand =
-      credential === null ? 'operator' : { sha256: digestCredential(nonce, credential) }
-    const demands: SentDemands = {
-      ...own,
-      nonce,
-      credential: own.credential ?? demand,
-      ...(place === null ? {} : { session: place }),
-      ...acceptKeys(own, given),
-    }
-    const sent = placeDemands(given, request, demands)
-    return {
-      ...sent,
-      call: {
-        dialect: form.dialect.name,
-        request: requestOf(form, sent),
-        sends,
-        credential: demands.credential,
-        providerKeys: demands.provider_keys ?? null,
-        isIdempotent: key !== null,
-        isEncrypted: given.isEncrypted,
-      },
-    }
-  }
+/** A call before an enclave is chosen. All its requests have the same nonce. */
+export type DraftCall = {
+  readonly sends: CallSends
+  /** The notary that the caller itself demands. Null: the client chooses. */
+  readonly notary: string | null
+  /** What is hashed of the call, but its nonce and its notary. */
+  readonly name: Json
+  readonly isKeyed: boolean
+  /** Throws AffidavitError `invalid_request`. */
+  to(notary: string): PreparedCall
 }
 
-export function randomHex(bytes: number): string {
-  return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
+/**
+ * Prepares the demands of a call: a nonce, the credential, the enclave, the place in its session,
+ * the keys of attested providers. The demands are in the body, or in a header if the dialect has no
+ * member for them. An encrypted call also has its hashed headers in the body: the gateway can
+ * neither read nor change them. A repeat of a call in `repeated` gets the same nonce. Throws
+ * AffidavitError `invalid_request`, and `no_attested_provider` if no attested provider has a
+ * demanded key.
+ */
+export function draftCall(given: GivenCall, repeated: Pick<RepeatedCalls, 'take'>): DraftCall {
+  const { form, headers, body, credential, place } = given
+  const request = readRequest(body)
+  const own = readDemands(given, request)
+  if (place !== null && own.session !== undefined)
+    throw new AffidavitError(
+      'invalid_request',
+      `expected no ${DEMANDS_MEMBER}.session: the session of this client sets it`,
+    )
+  const key = headers.get('idempotency-key')
+  const keys = acceptKeys(own, given)
+  const name: Json = [
+    form.dialect.name,
+    key,
+    encodeHex(sha256(body)),
+    { ...hashedOf(form, request, headers) },
+    credential === null ? null : encodeHex(sha256(encodeUtf8(credential))),
+    place === null ? null : { ...place },
+    [...(keys.provider_keys ?? [])],
+  ]
+  const sends = own.nonce === undefined ? (repeated.take(name) ?? newSends()) : newSends(own.nonce)
+  const { nonce } = sends
+  const demand = credential === null ? 'operator' : { sha256: digestCredential(nonce, credential) }
+  return {
+    sends,
+    notary: own.notary ?? null,
+    name,
+    isKeyed: key !== null,
+    to(notary) {
+      const demands: SentDemands = {
+        ...own,
+        nonce,
+        credential: own.credential ?? demand,
+        notary,
+        ...(place === null ? {} : { session: place }),
+        ...keys,
+      }
+      const sent = placeDemands(given, request, demands)
+      sent.headers.set(NOTARY_HEADER, notary)
+      return {
+        ...sent,
+        call: {
+          dialect: form.dialect.name,
+          request: requestOf(form, sent),
+          sends,
+          isOwnNonce: own.nonce !== undefined,
+          notary,
+          credential: demands.credential,
+          providerKeys: demands.provider_keys ?? null,
+          isIdempotent: key !== null,
+          isEncrypted: given.isEncrypted,
+        },
+      }
+    },
+  }
 }
 
 /**
@@ -125,7 +135,11 @@ function acceptKeys(
   )
 }
 
-type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
+type SentDemands = Demands & {
+  readonly nonce: string
+  readonly credential: CredentialDemand
+  readonly notary: string
+}
 type Sent = Pick<PreparedCall, 'headers' | 'body'>
 
 /** Adds the demands to the body or a header. Rewrites a body with demands as canonical JSON. */

@@ -3,6 +3,7 @@ import type { JsonObject } from '#attestation/json/value.ts'
 import type { Receipt } from '#attestation/receipt.ts'
 import { sayVerdict } from '#attestation/report/say-verdict.ts'
 import { writeSavedProof } from '#attestation/saved-proof.ts'
+import type { Unanswered } from '#attestation/unanswered.ts'
 import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
 
 /** One call with a checked answer: the request, the answer, and the proof. */
@@ -16,6 +17,8 @@ export type Proof = {
   readonly receipt: Receipt
   readonly checks: readonly AnswerCheck[]
   readonly checkedAt: Date
+  /** Requests of this call for which nothing proves what was made. */
+  readonly unanswered: readonly Unanswered[]
   /** The body as it was sent, with its nonce. */
   readonly request: JsonObject
   readonly answer: KeptAnswer
@@ -30,9 +33,9 @@ export type Proof = {
 
 export function createProof(
   { hash, notary, txHash, receipt, checks }: CheckedAnswer,
-  kept: { readonly request: JsonObject; readonly answer: KeptAnswer; readonly checkedAt: Date },
+  kept: Pick<Proof, 'request' | 'answer' | 'checkedAt' | 'unanswered'>,
 ): Proof {
-  const { request, answer } = kept
+  const { request, answer, unanswered } = kept
   return {
     hash,
     notary: notary.notary,
@@ -40,7 +43,7 @@ export function createProof(
     receipt,
     checks,
     ...kept,
-    save: () => writeSavedProof({ request, answer }),
+    save: () => writeSavedProof({ request, answer, unanswered }),
     toString: () =>
       `${sayVerdict('consistent', { failed: [], open: openIn(checks) })}\n${printChecks(checks)}`,
   }

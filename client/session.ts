@@ -1,10 +1,11 @@
 import type { SessionPlace } from '#attestation/demands.ts'
 import { SESSION_CALLS_MAX, writeSessionBundle } from '#attestation/session/session-bundle.ts'
+import type { UnansweredInSession } from '#attestation/unanswered.ts'
 import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, leavable } from './gateway.ts'
-import { randomHex } from './prepare-call.ts'
 import type { Proof } from './proof.ts'
+import { type CallSends, randomHex, unansweredIn } from './sends.ts'
 
 /** The calls of one run of an agent, tied together by their places in the session. */
 export type CallSession = {
@@ -15,6 +16,8 @@ export type CallSession = {
    * header `affidavit-last: true` is the last one: later calls are refused.
    */
   readonly fetch: Fetch
+  /** Requests that no proven answer belongs to. The file of `save` has them too. */
+  readonly unanswered: readonly UnansweredInSession[]
   /** The proofs of the calls, in their order. Empty with the option `onProof`. */
   readonly proofs: readonly Proof[]
   /**
@@ -46,16 +49,20 @@ export function createSession(
 ): CallSession {
   const proofs: Proof[] = []
   const keep = onProof ?? ((proof: Proof) => void proofs.push(proof))
+  const turns = createSessionTurns(start)
   return {
     id: start.id,
-    fetch: parts.open(createSessionTurns(start), keep),
+    fetch: parts.open(turns, keep),
+    get unanswered() {
+      return turns.unanswered()
+    },
     proofs,
     async save(options) {
       if (proofs.length === 0)
         throw new AffidavitError('invalid_options', 'expected a session with calls that it keeps')
       const calls: string[] = []
       for (const proof of proofs) calls.push((await parts.anchored(proof, options)).text)
-      return writeSessionBundle(start.id, calls)
+      return writeSessionBundle(start.id, calls, turns.unanswered())
     },
   }
 }
@@ -63,10 +70,14 @@ export function createSession(
 export type SessionTurn = {
   readonly place: SessionPlace
   /** Records the completion hash of this call. The next call states it as `previous`. */
-  keep(hash: string): void
+  keep(hash: string, sends: CallSends, answered: Answered): void
+  /** Records that the call has no proven answer yet. */
+  lose(sends: CallSends): void
   /** Lets the next call begin. Without `keep`, the next call gets the same place as this call. */
   end(): void
 }
+
+type Answered = { readonly notary: string; readonly attempt: number }
 
 /** Calls are made one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
@@ -75,6 +86,7 @@ export type SessionTurns = {
    * after SESSION_CALLS_MAX calls, because no verifier reads a longer session.
    */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
+  unanswered(): readonly UnansweredInSession[]
 }
 
 /** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
@@ -87,7 +99,12 @@ function createSessionTurns(start: SessionStart): SessionTurns {
   const { id } = start
   let { n, previous, isEnded = false } = start
   let queue: Promise<void> = Promise.resolve()
+  const sent = new Map<CallSends, { readonly n: number; readonly answered: Answered | null }>()
   return {
+    unanswered: () =>
+      [...sent].flatMap(([sends, { n: place, answered }]) =>
+        unansweredIn(sends, answered).map((one) => ({ n: place, ...one })),
+      ),
     async next({ isLast, signal }) {
       const before = queue
       let end: () => void = () => undefined
@@ -102,7 +119,7 @@ function createSessionTurns(start: SessionStart): SessionTurns {
             'invalid_request',
             'expected no call after the last of a session',
           )
-        if (n >= SESSION_CALLS_MAX)
+        if (n + sent.size >= SESSION_CALLS_MAX)
           throw new AffidavitError(
             'invalid_request',
             `expected at most ${SESSION_CALLS_MAX} calls in a session`,
@@ -114,7 +131,10 @@ function createSessionTurns(start: SessionStart): SessionTurns {
       const place: SessionPlace = { id, n, previous, ...(isLast ? { last: true } : {}) }
       return {
         place,
-        keep(hash) {
+        lose: (sends) => void sent.set(sends, { n: place.n, answered: null }),
+        keep(hash, sends, answered) {
+          if (unansweredIn(sends, answered).length === 0) sent.delete(sends)
+          else sent.set(sends, { n: place.n, answered })
           n = place.n + 1
           previous = hash
           isEnded = isLast

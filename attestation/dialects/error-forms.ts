@@ -12,12 +12,15 @@ type DialectError = {
   readonly param?: string | null
   /** The provider's own code. */
   readonly provider_code?: string
+  /** The enclave's signed statement that it made nothing. */
+  readonly refusal?: JsonObject
 }
 
 /** OpenAI's form. A provider's own code replaces ours, since agents act on it. */
 export function openAiError(error: Omit<DialectError, 'status'>): { readonly error: JsonObject } {
-  const { message, type = 'server_error', param = null, code, provider_code } = error
-  return { error: { message, type, param, code: provider_code ?? code } }
+  const { message, type = 'server_error', param = null, code, provider_code, refusal } = error
+  const more: JsonObject = refusal === undefined ? {} : { refusal }
+  return { error: { message, type, param, code: provider_code ?? code, ...more } }
 }
 
 /**
@@ -52,9 +55,16 @@ export function statusOfType(type: string): number | null {
 }
 
 /** Anthropic's form, with our `code` added. */
-export function anthropicError({ status, code, message, param }: DialectError): JsonObject {
+export function anthropicError({
+  status,
+  code,
+  message,
+  param,
+  refusal,
+}: DialectError): JsonObject {
   const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
-  const error = { type, message, code }
+  const more: JsonObject = refusal === undefined ? {} : { refusal }
+  const error = { type, message, code, ...more }
   const shown = param === 'thread' ? { ...error, details: THREAD_UNSUPPORTED } : error
   return { type: 'error', error: shown }
 }

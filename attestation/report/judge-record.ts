@@ -47,7 +47,7 @@ export async function judgeRecord(
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
     isStored,
-    exchange: isStored ? compareKept(record, kept) : describeKept(own.request, own.answer),
+    exchange: isStored ? compareKept(record, kept) : describeKept(record, own),
   })
 }
 

@@ -45,7 +45,7 @@ export class EvidenceError extends FormatError {
 export type Subject = {
   /** The record, or the object with the proof of the answer. */
   readonly record: Json
-  readonly kept?: { readonly request: Json; readonly answer: KeptAnswer }
+  readonly kept?: KeptExchange & { readonly request: Json; readonly answer: KeptAnswer }
   /** True for a saved proof without a bundle: a bundle can be added later. */
   readonly isSaved?: true
 }
@@ -97,9 +97,10 @@ function evidenceIn(page: Uint8Array): Uint8Array {
  * Reads a call that the client saved: its bundle if it has one, otherwise its request and answer.
  */
 function readProof(value: JsonObject): Evidence {
-  const { request, answer, bundle } = parseProof(value)
-  if (bundle !== undefined) return { kind: 'bundle', bundle, kept: { request, answer } }
-  return { kind: 'records', subjects: [{ ...subjectOf(request, answer), isSaved: true }] }
+  const { bundle, ...kept } = parseProof(value)
+  if (bundle !== undefined) return { kind: 'bundle', bundle, kept }
+  const { record } = subjectOf(kept.request, kept.answer)
+  return { kind: 'records', subjects: [{ record, kept, isSaved: true }] }
 }
 
 function subjectOf(request: Json, answer: KeptAnswer): Subject {

@@ -2,6 +2,7 @@ import { SESSION_ID } from '../demands.ts'
 import { FormatError } from '../errors.ts'
 import { formsOf } from '../json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { parseUnansweredInSession, type UnansweredInSession } from '../unanswered.ts'
 
 const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_session', 'the session: ')
 
@@ -18,19 +19,26 @@ export type SessionBundle = {
   readonly id: string
   /** Evidence bundles, in the order of the calls. */
   readonly calls: readonly JsonObject[]
+  /** Requests of the session without an answer. Empty if the file has no such member. */
+  readonly unanswered: readonly UnansweredInSession[]
 }
 
 /** The text of a session bundle before its first call, between two calls, and at its end. */
 export const SESSION_TEXT = {
   begin: (id: string) => `{"format":"${SESSION_FORMAT}","version":1,"id":"${id}","calls":[\n`,
   between: ',\n',
-  end: '\n]}\n',
+  end: (unanswered: readonly UnansweredInSession[]) =>
+    unanswered.length === 0 ? '\n]}\n' : `\n],"unanswered":${JSON.stringify(unanswered)}}\n`,
 } as const
 
 /** `calls`: the JSON text of each evidence bundle, in their order. */
-export function writeSessionBundle(id: string, calls: readonly string[]): string {
+export function writeSessionBundle(
+  id: string,
+  calls: readonly string[],
+  unanswered: readonly UnansweredInSession[] = [],
+): string {
   const { begin, between, end } = SESSION_TEXT
-  return `${begin(id)}${calls.map((text) => text.trimEnd()).join(between)}${end}`
+  return `${begin(id)}${calls.map((text) => text.trimEnd()).join(between)}${end(unanswered)}`
 }
 
 /**
@@ -46,12 +54,20 @@ export function parseSessionBundle(json: Json): SessionBundle {
       'unknown_session',
       `expected format to be ${SESSION_FORMAT} and version to be 1`,
     )
-  const { id, calls } = membersOf(json, 'it', ['format', 'version', 'id', 'calls'])
+  const hasUnanswered = Object.hasOwn(given, 'unanswered')
+  const { id, calls, unanswered } = membersOf(json, 'it', [
+    'format',
+    'version',
+    'id',
+    'calls',
+    ...(hasUnanswered ? (['unanswered'] as const) : []),
+  ]) as Readonly<Record<'id' | 'calls' | 'unanswered', Json | undefined>>
   const bundles = arrayOf(calls, 'calls', { min: 1, max: SESSION_CALLS_MAX }, ' bundles')
   return {
     format: SESSION_FORMAT,
     version: 1,
     id: textOf(id, 'id', SESSION_ID),
     calls: bundles.map((bundle, at) => objectOf(bundle, `calls.${at}`)),
+    unanswered: hasUnanswered ? parseUnansweredInSession(unanswered) : [],
   }
 }

@@ -3,6 +3,7 @@ import { ProofError } from '../errors.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import type { CheckTable } from '../evidence/verdict.ts'
 import { type Attempt, type Check, check, type Finding, need } from '../finding.ts'
+import { sayUnanswered, type UnansweredInSession } from '../unanswered.ts'
 import type { RelatedCall } from './relate-calls.ts'
 
 export type SessionCheckName = keyof typeof SESSION_CHECKS
@@ -47,6 +48,7 @@ export function checkCalls(
   id: string,
   calls: readonly CheckedCall[],
   related: readonly RelatedCall[] | null,
+  unanswered: readonly UnansweredInSession[],
 ): readonly SessionCheck[] {
   const places = calls.map((call) => placeOf(call))
   const hidden = places.flatMap((place, at) => (place === 'left out' ? [at] : []))
@@ -58,7 +60,7 @@ export function checkCalls(
   return [
     check('evidence of calls', () => checkEvidence(calls)),
     check('one session', () => orHidden(checkId(id, calls, places))),
-    check('none missing', () => orHidden(checkMissing(numbers, hidden.length))),
+    check('none missing', () => orHidden(checkMissing(numbers, hidden.length, unanswered))),
     check('none doubled', () => orHidden(checkDoubled(numbers, calls))),
     check('order', () => orHidden(checkOrder(numbers))),
     check('previous hash', () => orHidden(checkPrevious(places, calls))),
@@ -119,15 +121,28 @@ function checkId(
   return `session ${id}`
 }
 
-function checkMissing(numbers: readonly (number | null)[], leftOut: number): Finding {
+function checkMissing(
+  numbers: readonly (number | null)[],
+  leftOut: number,
+  unanswered: readonly UnansweredInSession[],
+): Finding {
   const known = new Set(numbers.filter((n) => n !== null))
   const end = Math.max(-1, ...known)
   const missing = end + 1 - known.size
   // Calls whose requests are left out may have the missing numbers.
-  if (missing <= leftOut) return `calls 0 to ${end}`
+  if (missing <= leftOut)
+    return unanswered.length === 0 ? `calls 0 to ${end}` : { notChecked: sayLost(unanswered) }
   const first = Array.from({ length: known.size + 1 }, (_, n) => n).find((n) => !known.has(n))
   const rest = missing === 1 ? '' : `, the first of ${missing}`
   throw refuse('missing_call', `the call with number ${first} is missing${rest}`)
+}
+
+function sayLost(unanswered: readonly UnansweredInSession[]): string {
+  const named = unanswered
+    .slice(0, NAMED_CALLS_MAX)
+    .map(({ n, ...sent }) => `number ${n}: ${sayUnanswered(sent, null)}`)
+  const rest = unanswered.length - NAMED_CALLS_MAX
+  return `${named.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
 }
 
 function checkDoubled(numbers: readonly (number | null)[], calls: readonly CheckedCall[]): Finding {

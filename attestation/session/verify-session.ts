@@ -69,7 +69,7 @@ export async function verifySession(
     const refusal = refuseForm(SESSION_CHECKS, { subject: 'the session', detail })
     return { ...refusal, id: null, calls: [], timeline: [] }
   }
-  const { id, calls: given } = parsed.value
+  const { id, calls: given, unanswered } = parsed.value
   const bundles = given.map((bundle) => attempt(() => parseEvidenceBundle(bundle)))
   const read = bundles.map((bundle) => ('value' in bundle ? bundle.value : null))
   const reports = await verifyCalls(given, read, { policy, context })
@@ -80,7 +80,7 @@ export async function verifySession(
   const checked = reports.map((report, at) => checkedCall(report, read[at] ?? null))
   const made: readonly SessionCheck[] = [
     { name: 'format', outcome: 'passed', detail: `${given.length} calls` },
-    ...checkCalls(id, checked, related),
+    ...checkCalls(id, checked, related, unanswered),
   ]
   const checks = orderChecks(made, SESSION_CHECKS)
   const judgement = judgeChecks(checks, { table: SESSION_CHECKS })

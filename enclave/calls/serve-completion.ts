@@ -1,5 +1,7 @@
+import { encodeHex } from '#attestation/bytes.ts'
 import { type Demands, digestCredential } from '#attestation/demands.ts'
 import type { Receipt } from '#attestation/receipt.ts'
+import { refusalDigest, type SignedRefusal } from '#attestation/refusal.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
 import { CallerGone, CallFault, logFull, refusalFault, statedFault } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
@@ -48,18 +50,54 @@ type ArrivedCall = {
 }
 
 /**
- * Makes one completion: chooses the provider, calls the provider once (without repeats), answers
- * through `port`, and appends a leaf to the log. If the gateway closes the connection, the request
- * to the provider is aborted at once, unless the call has `outlives_gateway`. Throws CallFault,
- * ProviderRefusal or CallerGone if no leaf was made, even after the response has begun.
+ * Makes one completion. If the call has a nonce and certainly nothing was made, the CallFault has a
+ * signed refusal. Throws as makeCompletion.
  */
 export async function serveCompletion(
   core: CompletionCore,
   arrived: ArrivedCall,
   port: AnswerPort,
 ): Promise<void> {
+  const attempt = core.attempts.count(arrived.parsed.requestDigest)
+  if (attempt === null)
+    throw new CallFault('too_busy', 'Too many different requests within an hour.')
+  try {
+    await makeCompletion(core, arrived, port, attempt)
+  } catch (error) {
+    const isSigned = error instanceof CallFault && arrived.parsed.demands.nonce !== undefined
+    if (!isSigned || error.fault.may_be_made === true) throw error
+    const { code, message, ...more } = error.fault
+    const refusal = signRefusal(core, arrived.parsed, { attempt, code })
+    throw new CallFault(code, message, { ...more, refusal })
+  }
+}
+
+function signRefusal(
+  { account, now }: CompletionCore,
+  { requestDigest }: ParsedRequest,
+  { attempt, code }: { readonly attempt: number; readonly code: string },
+): SignedRefusal {
+  const { notary } = account
+  const statement = { request_hash: encodeHex(requestDigest), notary, attempt, code, at: now() }
+  const signature = `0x${encodeHex(account.sign(refusalDigest(statement)))}`
+  return { ...statement, signature }
+}
+
+/**
+ * Makes one completion: chooses the provider, calls the provider once (without repeats), answers
+ * through `port`, and appends a leaf to the log. If the gateway closes the connection, the request
+ * to the provider is aborted at once, unless the call has `outlives_gateway`. Throws CallFault,
+ * ProviderRefusal or CallerGone if no leaf was made, even after the response has begun.
+ */
+async function makeCompletion(
+  core: CompletionCore,
+  arrived: ArrivedCall,
+  port: AnswerPort,
+  attempt: number,
+): Promise<void> {
   const { call, parsed } = arrived
   if (port.isGone()) throw new CallerGone('the gateway closed the connection')
+  checkNotary(core, parsed.demands)
   const provider = findProvider(core.providers, parsed, call.provider)
   checkCredential(call, parsed.demands)
   if (core.attestation.current() === null) throw core.attestation.unavailable()
@@ -73,9 +111,6 @@ export async function serveCompletion(
   const abandon = () => cancel.abort(new CallerGone('the gateway closed the connection'))
   const forget = call.outlives_gateway === true ? () => undefined : port.onGone(abandon)
   try {
-    const attempt = core.attempts.count(parsed.requestDigest)
-    if (attempt === null)
-      throw new CallFault('too_busy', 'Too many different requests within an hour.')
     const startedAtMs = core.now()
     await askProvider({
       ...arrived,
@@ -121,6 +156,18 @@ function findProvider(
   throw new CallFault(
     'provider_mismatch',
     `The model is served by ${provider.name}; the credential is for another.`,
+  )
+}
+
+/**
+ * A gateway with several enclaves may give a call to each and choose among the answers, unless the
+ * caller names one. Throws CallFault `notary_mismatch`.
+ */
+function checkNotary({ account }: CompletionCore, { notary }: Demands): void {
+  if (notary === undefined || notary === account.notary) return
+  throw new CallFault(
+    'notary_mismatch',
+    `The call demands the enclave ${notary}, and came to ${account.notary}.`,
   )
 }
 

@@ -15,6 +15,8 @@ export const CALL_ERROR_RULES = {
   payload_too_large: { status: 413 },
   /** The call did not arrive with the credential that the caller demanded. */
   credential_mismatch: { status: 422, param: 'affidavit', shouldRetry: false },
+  /** The caller demanded another enclave. Nothing was sent. */
+  notary_mismatch: { status: 422, param: 'affidavit', shouldRetry: false },
   internal_server_error: { status: 500 },
   /** A 4xx from the provider, with the provider's status, or 502 if that status is invalid. */
   provider_refused: { status: 502 },
@@ -84,6 +86,7 @@ export function callErrorOf(fault: EnclaveFault, isOperators: boolean): CallErro
       providerType: fault.provider_type,
       providerParam: fault.provider_param,
       isInStream: fault.in_stream,
+      refusal: fault.refusal,
       retryAfterSeconds: fault.retry_after_seconds,
       shouldRetry: fault.should_retry === false ? false : undefined,
     },

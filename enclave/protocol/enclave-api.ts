@@ -4,6 +4,7 @@ import type { EncryptionKey } from '#attestation/encryption-key.ts'
 import type { BootHead } from '#attestation/evidence/boot-statement.ts'
 import type { LogProof } from '#attestation/log-proof-form.ts'
 import type { Receipt } from '#attestation/receipt.ts'
+import type { SignedRefusal } from '#attestation/refusal.ts'
 
 /**
  * The protocol between gateway and enclave: HTTP/1.1 over one Unix socket (README.md of enclave).
@@ -286,6 +287,8 @@ export type EnclaveFault = {
    * the provider then made a completion, it is lost. An older enclave never sets this member.
    */
   readonly may_be_made?: boolean
+  /** The enclave's signed statement that it made nothing. Only for a request with a nonce. */
+  readonly refusal?: SignedRefusal
 }
 
 /** The status for each fault's code. */
@@ -293,6 +296,7 @@ export const FAULT_STATUS = {
   invalid_request: 422, // the body is not strict JSON with model and messages (413: too long)
   unsupported_model: 404, // no provider serves this model
   provider_mismatch: 409, // the model selects another provider than the gateway named
+  notary_mismatch: 422, // the caller demanded another enclave
   credential_mismatch: 422, // the caller demanded another credential than the call has
   provider_refused: 502, // the provider's own client error, whose status replaces this one
   provider_error: 502, // the provider answered with 5xx, with a redirect, or not with a completion

@@ -1,3 +1,4 @@
+import type { SignedRefusal } from '#attestation/refusal.ts'
 import type { RequestFault } from './request-faults.ts'
 
 /** The answer for an error code: its status, and advice to clients about retries. */
@@ -26,6 +27,8 @@ export type ErrorDetails = {
   readonly providerParam?: string | undefined
   /** True if the provider stated the error in a stream. */
   readonly isInStream?: boolean | undefined
+  /** The enclave's signed statement that it made nothing. */
+  readonly refusal?: SignedRefusal | undefined
 }
 
 export type ErrorFacts = {
@@ -37,6 +40,7 @@ export type ErrorFacts = {
   readonly providerType: string | null
   /** The request's member that caused the error. Null if no single member caused it. */
   readonly param: string | null
+  readonly refusal: SignedRefusal | null
 }
 
 export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
@@ -48,6 +52,7 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
     providerCode: details.providerCode ?? null,
     providerType: details.providerType ?? null,
     param: details.providerParam ?? rule.param ?? null,
+    refusal: details.refusal ?? null,
   }
 }
 
@@ -81,14 +86,17 @@ function errorTypeOf(status: number): ErrorType {
  * is in an `error` object.
  */
 export function errorEnvelope(
-  error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode' | 'providerType'> & {
+  error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode' | 'providerType' | 'refusal'> & {
     readonly code: string
     readonly message: string
   },
 ): string {
-  const { status, code, message, providerCode, providerType, param } = error
+  const { status, code, message, providerCode, providerType, param, refusal } = error
   const type = providerType ?? errorTypeOf(status)
-  const more = providerCode === null ? {} : { provider_code: providerCode }
+  const more = {
+    ...(providerCode === null ? {} : { provider_code: providerCode }),
+    ...(refusal === null ? {} : { refusal }),
+  }
   return JSON.stringify({
     response: 'NOK',
     error: { status_code: status, code, message, type, param, ...more },

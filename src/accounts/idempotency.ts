@@ -57,10 +57,11 @@ export async function claimKey<Stored>(
     readonly isVerified: boolean
     readonly model?: string
     readonly dialect?: DialectName
+    readonly notary?: string | undefined
     readonly abort: AbortController
   },
 ): Promise<Claimed<Stored> | null> {
-  const { key, body, headers = {}, isVerified, model, dialect, abort } = call
+  const { key, body, headers = {}, isVerified, model, dialect, notary, abort } = call
   if (key === undefined) return null
   const { accountId } = callerOf(context.state)
   const given = Object.entries(headers).map((header) => `${JSON.stringify(header)}\n`)
@@ -74,6 +75,7 @@ export async function claimKey<Stored>(
     abort,
     ...(model === undefined ? {} : { model }),
     ...(dialect === undefined ? {} : { dialect }),
+    ...(notary === undefined ? {} : { notary }),
   })
   if (claimed.kind !== 'claimed') context.set(REPLAYED_HEADER, 'true')
   return claimed
@@ -119,6 +121,7 @@ function isUnmade(error: unknown): boolean {
 const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'payload_too_large',
   'credential_mismatch',
+  'notary_mismatch',
   'unsupported_model',
   'unsupported_dialect',
   'provider_credential_missing',
@@ -150,6 +153,8 @@ type KeyedRequest = {
   readonly model?: string
   /** Default: chat. */
   readonly dialect?: DialectName
+  /** The enclave that the caller names. Default: one is chosen. */
+  readonly notary?: string
   /**
    * For a plain call. Aborted when other processes may make the call, because they believe that
    * this process is dead.
@@ -309,7 +314,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
     if (!lease.isHeld())
       throw new ApiError('not_ready', 'Idempotency keys cannot be claimed at the moment')
     const { model = '', dialect = 'chat' } = request
-    const notary = isVerified ? await options.notary(model, dialect) : null
+    const named = request.notary ?? null
+    const notary = isVerified ? (named ?? (await options.notary(model, dialect))) : null
     const callId = crypto.randomUUID()
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
     purgeSometimes()

@@ -1,3 +1,4 @@
+import type { SignedRefusal } from '#attestation/refusal.ts'
 import { CALL_ERROR_RULES } from '#enclave/protocol/call-errors.ts'
 import {
   type ErrorDetails,
@@ -129,6 +130,7 @@ export class ApiError extends Error implements ErrorFacts {
   readonly mayBeMade: boolean
   /** True if the provider stated the error in a stream. */
   readonly isInStream: boolean
+  readonly refusal: SignedRefusal | null
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
     super(message, { cause: details.cause })
@@ -144,6 +146,7 @@ export class ApiError extends Error implements ErrorFacts {
     this.leavesNoResult = details.leavesNoResult ?? false
     this.mayBeMade = details.mayBeMade ?? false
     this.isInStream = details.isInStream ?? false
+    this.refusal = facts.refusal
   }
 }
 

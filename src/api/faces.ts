@@ -66,6 +66,7 @@ type ErrorObject = {
   readonly param: string | null
   readonly code: string
   readonly provider_code?: string
+  readonly refusal?: JsonObject
 }
 
 const openAiLimits: Face['limitHeaders'] = (what, { limit, remaining, resetSeconds }) => ({
@@ -73,6 +74,18 @@ const openAiLimits: Face['limitHeaders'] = (what, { limit, remaining, resetSecon
   [`x-ratelimit-remaining-${what}`]: String(remaining),
   [`x-ratelimit-reset-${what}`]: `${resetSeconds}s`,
 })
+
+/** For the documentation. */
+export const SIGNED_REFUSAL = z
+  .strictObject({
+    request_hash: z.string(),
+    notary: z.string(),
+    attempt: z.int(),
+    code: z.string(),
+    at: z.int(),
+    signature: z.string(),
+  })
+  .describe('Signed by the enclave: it made nothing. Only for a request with a nonce.')
 
 /** The interface's own form, for OpenAI's clients (interface, part 7). */
 export const OPENAI_FACE: Face = {
@@ -122,6 +135,7 @@ export const RESPONSES_FACE: Face = {
         type: z.string(),
         param: z.string().nullable(),
         code: z.string(),
+        refusal: SIGNED_REFUSAL.optional(),
       }),
     }),
   },
@@ -171,6 +185,7 @@ export const ANTHROPIC_FACE: Face = {
         details: z
           .strictObject({ error_code: z.string(), unsupported: z.array(z.string()) })
           .optional(),
+        refusal: SIGNED_REFUSAL.optional(),
       }),
       request_id: z.string(),
     }),

@@ -145,6 +145,16 @@ const noticeSchema = z.object({
     .optional(),
 })
 
+/** Checks only the form. The caller verifies the signature. */
+const signedRefusal = z.strictObject({
+  request_hash: z.string(),
+  notary: z.string(),
+  attempt: index,
+  code: z.string(),
+  at: index,
+  signature,
+})
+
 const faultSchema = z.object({
   status: z.int().min(400).max(599),
   code: z.string(),
@@ -159,6 +169,7 @@ const faultSchema = z.object({
   retry_after_seconds: z.number().min(0).optional(),
   should_retry: z.boolean().optional(),
   may_be_made: z.boolean().optional(),
+  refusal: signedRefusal.optional(),
 })
 
 /** The compiler reports a missing code. */
@@ -167,6 +178,7 @@ const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   unsupported_model: true,
   provider_mismatch: true,
   credential_mismatch: true,
+  notary_mismatch: true,
   provider_refused: true,
   provider_error: true,
   provider_unreachable: true,

@@ -117,7 +117,7 @@ describe('a notary is refused', () => {
     })
     expect(client.notaries.list().attested).toEqual([])
     expect(client.notaries.list().refused.map(({ reason }) => reason.code)).toEqual([code])
-    expect(await codeOf()).toBe('unknown_notary')
+    expect(await codeOf()).toBe('no_notary')
   })
 
   it.each<[string, Attack, AffidavitErrorCode]>([
@@ -134,7 +134,7 @@ describe('a notary is refused', () => {
       code: 'document_not_yet_valid',
       message: expect.stringContaining("is this machine's clock right?"),
     })
-    expect(await codeOf()).toBe('unknown_notary')
+    expect(await codeOf()).toBe('document_not_yet_valid')
     client.nowMs = MADE_AT.getTime() - 59_000
     await expect(client.notaries.refresh()).resolves.toBeUndefined()
   })
@@ -317,11 +317,11 @@ describe('a nonce', () => {
   it.each([
     [
       '{"model":"m"}',
-      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\},"model":"m"\}$/,
+      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator","notary":"0x[0-9a-f]{40}"\},"model":"m"\}$/,
     ],
     [
       '{"a":1e2,"b":"\\u00e9é"}\n',
-      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
+      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator","notary":"0x[0-9a-f]{40}"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
     ],
   ])('the nonce is put into %j, and nothing else is changed', async (body, form) => {
     const response = await client.fetch(client.url, { method: 'POST', body })
@@ -336,7 +336,7 @@ describe('a nonce', () => {
     await response.text().catch(() => undefined)
     expect(JSON.parse(client.bodies[0] ?? '')).toEqual({
       model: 'm',
-      affidavit: { nonce: expect.any(String), credential: 'operator', session },
+      affidavit: { nonce: expect.any(String), credential: 'operator', notary: ADDRESS, session },
     })
   })
 })

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { errorFacts, VALIDATION_CODE } from '#enclave/protocol/error-envelope.ts'
 import { ERROR_RULES, type ErrorCode, REPEATED_STATUSES } from '../errors.ts'
-import { type Face, faceFor } from '../faces.ts'
+import { type Face, faceFor, SIGNED_REFUSAL } from '../faces.ts'
 import type { NamedSchema, Route } from '../route.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 
@@ -228,6 +228,7 @@ const errorReply = z.looseObject({
     type: z.string(),
     param: z.string().nullable(),
     provider_code: z.string().optional(),
+    refusal: SIGNED_REFUSAL.optional(),
   }),
 })
 

@@ -38,7 +38,12 @@ export async function completeProofs(
  * NOT check the bundle: see verifyBundle.
  */
 async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
-  const { request, answer, bundle: known } = readProof(await readSource(file), file)
+  const {
+    request,
+    answer,
+    unanswered = [],
+    bundle: known,
+  } = readProof(await readSource(file), file)
   if (known !== undefined) return 'already has its evidence bundle'
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, access } = evidenceSource(hashIn({ request, answer }, file), options)
@@ -54,7 +59,7 @@ async function completeProof(file: string, options: GatewayAccessOptions): Promi
   if (bundle.block === null) throw new CliError(sayNoBlock(bundle), EXIT_CODES.unavailable)
   const given = parseExactJson(bytes)
   if (isJsonObject(given))
-    await writeFileWhole(file, writeSavedProof({ request, answer, bundle: given }))
+    await writeFileWhole(file, writeSavedProof({ request, answer, unanswered, bundle: given }))
   return `now has its evidence bundle, with block ${bundle.block.number}`
 }
 

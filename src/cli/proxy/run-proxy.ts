@@ -56,10 +56,11 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     port: options.port,
     onRequest: (apiKey) => {
       // Any request may provide the API key for the evidence of an earlier run's calls.
-      if (file?.start !== undefined && apiKey !== null) file.complete(apiKey, file.start.id)
+      if (session !== null && file?.start !== undefined && apiKey !== null)
+        file.complete(apiKey, session)
     },
     onProof: (proof, apiKey) => {
-      if (session !== null) file?.complete(apiKey, session.id)
+      if (session !== null) file?.complete(apiKey, session)
       if (save !== undefined) completing.add(proof, apiKey)
     },
     onCall: (call) => {
@@ -134,6 +135,9 @@ function startSession(affidavit: Affidavit, { start, keep, isFull }: SessionFile
   })
   return {
     ...session,
+    get unanswered() {
+      return session.unanswered
+    },
     async fetch(input, init) {
       if (init?.method === 'POST' && isFull())
         throw new AffidavitError(

@@ -11,13 +11,15 @@ import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError, messageOf } from '#client/errors.ts'
 import { delay } from '#client/gateway.ts'
 import type { Proof } from '#client/proof.ts'
-import type { SessionStart } from '#client/session.ts'
+import type { CallSession, SessionStart } from '#client/session.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { lockFile } from '../file-lock.ts'
 import { SOURCE_BYTES_MAX } from '../files.ts'
 
 /** The part of a call that is kept until the call's evidence is in the bundle. */
-type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
+type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer' | 'unanswered'>
+
+type WrittenSession = Pick<CallSession, 'id' | 'unanswered'>
 
 export type SessionFile = {
   /** Undefined for a new session. */
@@ -30,7 +32,7 @@ export type SessionFile = {
    * Adds the calls' evidence to the bundle from now on, with this API key. Must be called again
    * after a lasting error, such as a full disk.
    */
-  complete(apiKey: string | null, id: string): void
+  complete(apiKey: string | null, session: WrittenSession): void
   /**
    * Resolves with the number of calls whose evidence was not added to the bundle, the number of
    * those whose answer is not in their evidence (encrypted streams without usage), and whether the
@@ -96,11 +98,17 @@ async function openLocked(
   let running: Promise<void> | null = null
   let isClosing = false
   let key: string | null = null
+  let written: WrittenSession | null = null
   let unanswered = 0
   let count = queue.length
   let isOpen = start !== undefined && start.isEnded !== true
 
-  async function run(id: string): Promise<void> {
+  // The calls of an earlier run state their own requests without an answer.
+  const earlier = queue.flatMap(({ request, unanswered }) =>
+    unanswered.map((one) => ({ n: sessionOf(request)?.n ?? 0, ...one })),
+  )
+
+  async function run(session: WrittenSession): Promise<void> {
     while (!stopping.signal.aborted) {
       const [call] = queue
       if (call === undefined) {
@@ -113,7 +121,7 @@ async function openLocked(
       try {
         const more = key === null ? {} : { apiKey: key }
         const evidence = await anchored(call, { signal: stopping.signal, ...more })
-        await bundle.add(evidence.text.trimEnd(), id)
+        await bundle.add(evidence.text.trimEnd(), session.id, [...earlier, ...session.unanswered])
         if (!('response' in evidence.bundle.record)) unanswered += 1
         queue.shift()
       } catch (fault) {
@@ -134,13 +142,15 @@ async function openLocked(
       await calls.add(proof.save())
       isOpen = sessionOf(proof.request)?.last === undefined
       count += 1
-      queue.push({ hash: proof.hash, request: proof.request, answer: proof.answer })
+      const { hash, request, answer, unanswered } = proof
+      queue.push({ hash, request, answer, unanswered })
       added()
     },
     isFull: () => calls.size() + count * PROOFS_BYTES > SOURCE_BYTES_MAX - CALL_BYTES_MAX,
-    complete(apiKey, id) {
+    complete(apiKey, session) {
       key = apiKey
-      running ??= run(id).finally(() => {
+      written = session
+      running ??= run(session).finally(() => {
         running = null
       })
     },
@@ -151,13 +161,15 @@ async function openLocked(
       await running
       clearTimeout(timer)
       await calls.close()
-      await bundle.close()
+      await bundle.close([...earlier, ...(written?.unanswered ?? [])])
       if (queue.length === 0 && unanswered === 0 && !isOpen) await rm(journal)
       await release()
       return { waiting: queue.length, unanswered, isOpen }
     },
   }
 }
+
+type Unanswered = CallSession['unanswered']
 
 /**
  * After each call that was added, the file is a complete bundle. The bundle of an earlier run stays
@@ -170,15 +182,20 @@ function createBundleWriter(path: string, written: number) {
   let count = 0
   /** Where the text of the next call begins. */
   let place = 0
+  async function writeEnd(to: FileHandle, call: Buffer, unanswered: Unanswered): Promise<void> {
+    const bytes = Buffer.concat([call, Buffer.from(SESSION_TEXT.end(unanswered))])
+    // A write to a disk that is almost full can be short without an error.
+    for (let at = 0; at < bytes.length; )
+      at += (await to.write(bytes, at, bytes.length - at, place + at)).bytesWritten
+    await to.truncate(place + bytes.length)
+  }
+
   return {
-    async add(text: string, id: string): Promise<void> {
-      const { begin, between, end } = SESSION_TEXT
+    async add(text: string, id: string, unanswered: Unanswered): Promise<void> {
+      const { begin, between } = SESSION_TEXT
       const call = Buffer.from(`${place === 0 ? begin(id) : between}${text}`)
       file ??= await open(isPart ? part : path, 'w', 0o600)
-      const bytes = Buffer.concat([call, Buffer.from(end)])
-      // A write to a disk that is almost full can be short without an error.
-      for (let at = 0; at < bytes.length; )
-        at += (await file.write(bytes, at, bytes.length - at, place + at)).bytesWritten
+      await writeEnd(file, call, unanswered)
       place += call.length
       count += 1
       if (isPart && count === written) {
@@ -187,8 +204,9 @@ function createBundleWriter(path: string, written: number) {
         isPart = false
       }
     },
-    async close(): Promise<void> {
+    async close(unanswered: Unanswered): Promise<void> {
       await using closing = file
+      if (closing !== null) await writeEnd(closing, Buffer.alloc(0), unanswered)
       await closing?.sync()
       if (isPart) await rm(part, { force: true })
     },
@@ -262,10 +280,10 @@ async function readCalls(path: string): Promise<KeptCall[] | null> {
 }
 
 function readCall(line: Uint8Array): KeptCall {
-  const { request, answer } = parseSavedProof(parseExactJson(line))
+  const { request, answer, unanswered = [] } = parseSavedProof(parseExactJson(line))
   const hash = memberOf(keptProofOf(answer, dialectOfRequest(request)), 'hash')
   if (typeof hash !== 'string') throw new TypeError('expected the hash of a completion')
-  return { hash, request, answer }
+  return { hash, request, answer, unanswered }
 }
 
 function sessionOf(request: JsonObject): SessionPlace | undefined {

@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { NOTARY_HEADER } from '#attestation/ehbp.ts'
 import {
   type Claim,
   claimKey,
@@ -23,7 +24,12 @@ import {
 } from '../records/record-text.ts'
 import type { AnsweredRecord, StoredRecord } from '../records/records-store.ts'
 import { credentialHeaders, givenHeaders } from './completion-call.ts'
-import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
+import {
+  type EncryptedCalls,
+  isEncryptedCall,
+  notaryHeader,
+  serveEncryptedCall,
+} from './encrypted-calls.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 import {
   type AskedCompletion,
@@ -39,7 +45,9 @@ const BODIES_BYTES_MAX = 512 * 1024 * 1024
  */
 const CALL_BYTES = 100 * 1024
 
-const callHeaders = idempotencyHeaders.extend(credentialHeaders.shape)
+const callHeaders = idempotencyHeaders
+  .extend(credentialHeaders.shape)
+  .extend({ [NOTARY_HEADER]: notaryHeader })
 
 type CompletionParts = {
   readonly completions: VerifiedCompletions
@@ -128,6 +136,7 @@ function completionRoute(
           isVerified: true,
           model,
           dialect: dialect.name,
+          notary: headers[NOTARY_HEADER],
           abort,
         })
         return claimed?.kind === 'record'
@@ -148,6 +157,7 @@ const CALL_ERRORS = [
   'provider_credential_missing',
   ...UPSTREAM_ERRORS,
   'credential_mismatch',
+  'notary_mismatch',
   'enclave_unavailable',
   'enclave_timeout',
   'log_full',
@@ -193,7 +203,8 @@ async function answer(
     // repeating the call with its key.
     abort: claim === null ? abort : stop,
     context: { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) },
-    notary: claim?.notary ?? null,
+    notary: claim?.notary ?? headers[NOTARY_HEADER] ?? null,
+    isNotaryDemanded: headers[NOTARY_HEADER] !== undefined,
   }
   const counted = { asked, events: 0, first: '' }
   if (!asked.isStream)

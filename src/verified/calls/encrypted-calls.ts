@@ -84,12 +84,15 @@ const sealedCredential = described(
   }),
 ).optional()
 
+/** Names the enclave that a call is meant for. */
+export const notaryHeader = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{40}$/)
+  .transform((text) => text.toLowerCase())
+  .optional()
+
 const encryptedHeaders = z.object({
-  [NOTARY_HEADER]: z
-    .string()
-    .regex(/^0x[0-9a-fA-F]{40}$/)
-    .transform((text) => text.toLowerCase())
-    .optional(),
+  [NOTARY_HEADER]: notaryHeader,
   'fine-tune-authorization': sealedCredential,
 })
 

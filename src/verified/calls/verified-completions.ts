@@ -41,6 +41,8 @@ export type VerifiedCall = {
   readonly context: CallContext
   /** Notary of the only enclave that may make the completion. Null for any enclave. */
   readonly notary: string | null
+  /** True if the caller named `notary`. */
+  readonly isNotaryDemanded: boolean
   /** Aborted when the caller leaves or the gateway stops. The reason is the error to throw. */
   readonly abort: AbortController
 }
@@ -166,6 +168,12 @@ async function ask(
     )
     return { answer, chosen }
   } catch (error) {
+    if (call.isNotaryDemanded && error instanceof EnclaveError && !error.wasSent)
+      throw new ApiError(
+        'notary_mismatch',
+        `The enclave ${notary} takes no calls here: choose one of GET /v1/notaries`,
+        { leavesNoResult: true },
+      )
     throw callerErrorOf(options, call, error)
   }
 }

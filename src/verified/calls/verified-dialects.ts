@@ -1,5 +1,11 @@
 import { z } from 'zod'
-import { DEMANDS_MEMBER, NONCE_FORM, PROVIDER_KEYS_MAX, SESSION_ID } from '#attestation/demands.ts'
+import {
+  DEMANDS_MEMBER,
+  NONCE_FORM,
+  NOTARY,
+  PROVIDER_KEYS_MAX,
+  SESSION_ID,
+} from '#attestation/demands.ts'
 import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
 import { readLines } from '#attestation/dialects/chat/kept-events.ts'
 import { DIALECT_HEADERS, type DialectName } from '#attestation/dialects/dialect-names.ts'
@@ -78,6 +84,7 @@ const demands = z
       .optional(),
     headers: z.record(z.string(), z.string()).optional(),
     provider_keys: z.array(z.string().regex(DIGEST_FORM)).min(1).max(PROVIDER_KEYS_MAX).optional(),
+    notary: z.string().regex(NOTARY.form).optional(),
   })
   .describe(
     'What the caller demands of the enclave: hashed with the request, not sent to the ' +
@@ -90,7 +97,9 @@ const demands = z
       '`headers`: the hashed headers of a call in another dialect than chat, in place of those ' +
       'of the HTTP request. ' +
       '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may ' +
-      'have; nothing is sent to another (`provider_key_mismatch`).',
+      'have; nothing is sent to another (`provider_key_mismatch`). ' +
+      '`notary`: the enclave that may make the call; every other refuses it (`notary_mismatch`). ' +
+      'Name it in the header `Affidavit-Notary` too, which the call is routed by.',
   )
   .nullish()
 

@@ -94,6 +94,10 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'request',
     shows: 'The proof in the answer that you kept is the proof of the evidence.',
   },
+  'other requests': {
+    link: 'request',
+    shows: 'Requests of this call had no answer. They may have been made.',
+  },
   hash: {
     link: 'hash',
     shows: 'The fingerprint belongs to this request and this answer together.',
@@ -157,6 +161,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
 export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'stream hash',
   'proof given',
+  'other requests',
 ])
 
 /** For a check that was not made. */

@@ -19,7 +19,7 @@ afterEach(() => {
 
 /** The part of a proof that the file keeps. */
 const proofOf = (hash: string, line: string) =>
-  ({ hash, request: {}, answer: {}, save: () => `${line}\n` }) as unknown as Proof
+  ({ hash, request: {}, answer: {}, unanswered: [], save: () => `${line}\n` }) as unknown as Proof
 
 /** The evidence of a call. */
 const anchoredAs = (text: string) =>
@@ -51,11 +51,11 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
     await disk?.fill()
     const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
-    file.complete('key', 'ab')
+    file.complete('key', { id: 'ab', unanswered: [] })
     await expect.poll(() => said.mock.calls.join()).toContain('ENOSPC')
     said.mockRestore()
     await disk?.free()
-    file.complete('key', 'ab')
+    file.complete('key', { id: 'ab', unanswered: [] })
     expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 0 })
     expect(JSON.parse(readFileSync(path, 'utf8')).calls).toEqual([{}, {}])
   })

@@ -16,7 +16,7 @@ beforeEach(() => {
 
 /** The part of a proof that the file keeps. */
 const proofOf = (hash: string, line: string) =>
-  ({ hash, request: {}, answer: {}, save: () => `${line}\n` }) as unknown as Proof
+  ({ hash, request: {}, answer: {}, unanswered: [], save: () => `${line}\n` }) as unknown as Proof
 
 /** The evidence of a call. A record without `response` is that of an encrypted stream. */
 const anchoredAs = (text: string, record: object = { response: {} }) =>
@@ -31,7 +31,7 @@ describe('a session with an answer that its evidence lacks', () => {
       anchored: async () => anchoredAs('{}', records.shift()),
     })
     for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
-    file.complete('key', 'ab')
+    file.complete('key', { id: 'ab', unanswered: [] })
     expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 1 })
     expect(JSON.parse(readFileSync(path, 'utf8')).calls).toHaveLength(2)
     expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"a"\n"b"\n')
@@ -54,7 +54,7 @@ function sessionProof(n: number, more: { readonly last?: true } = {}): Proof {
   const request = { model: 'demo/echo', messages: [], affidavit: { session } }
   const answer = { kind: 'whole' as const, answer: { hash } }
   const save = () => writeSavedProof({ request, answer })
-  return { hash, request, answer, save } as unknown as Proof
+  return { hash, request, answer, unanswered: [], save } as unknown as Proof
 }
 
 describe('a session that stops and starts again', () => {
@@ -65,7 +65,7 @@ describe('a session that stops and starts again', () => {
 
     const first = await open()
     await first.keep(sessionProof(0))
-    first.complete('key', ID)
+    first.complete('key', { id: ID, unanswered: [] })
     expect(await first.close()).toEqual({ ...settled, isOpen: true })
     expect(readBundle().calls).toHaveLength(1)
 
@@ -77,7 +77,7 @@ describe('a session that stops and starts again', () => {
     const third = await open()
     await third.keep(sessionProof(1))
     await third.keep(sessionProof(2, { last: true }))
-    third.complete('key', ID)
+    third.complete('key', { id: ID, unanswered: [] })
     expect(await third.close()).toEqual({ ...settled, isOpen: false })
     expect(readBundle().calls).toHaveLength(3)
     expect(existsSync(`${path}.calls`)).toBe(false)
@@ -96,13 +96,13 @@ describe('a session that stops and starts again', () => {
 
     const first = await open()
     for (const n of [0, 1]) await first.keep(sessionProof(n))
-    first.complete('key', ID)
+    first.complete('key', { id: ID, unanswered: [] })
     await first.close()
     expect(countCalls()).toBe(2)
 
     const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
     const second = await open()
-    second.complete('key', ID)
+    second.complete('key', { id: ID, unanswered: [] })
     expect(await second.close()).toMatchObject({ waiting: 1 })
     said.mockRestore()
     expect(countCalls()).toBe(2)
@@ -111,7 +111,7 @@ describe('a session that stops and starts again', () => {
     left = 3
     const third = await open()
     await third.keep(sessionProof(2, { last: true }))
-    third.complete('key', ID)
+    third.complete('key', { id: ID, unanswered: [] })
     expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
     expect(countCalls()).toBe(3)
     expect(namesIn(folder)).toEqual(['run.json'])
@@ -130,7 +130,7 @@ describe('a session that stops and starts again', () => {
     const free = await openSessionFile(join(folder, 'free.json'), { anchored: neverAnchored })
     await free.close()
     expect(order).toEqual([])
-    first.complete('key', ID)
+    first.complete('key', { id: ID, unanswered: [] })
     await first.close()
     order.push('closed')
     const next = await second

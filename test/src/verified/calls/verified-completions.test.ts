@@ -126,5 +126,6 @@ const CALL: VerifiedCall = {
   callerCredential: null,
   context: { accountId: crypto.randomUUID(), requestId: 'req_1' },
   notary: null,
+  isNotaryDemanded: false,
   abort: new AbortController(),
 }
