@@ -1,7 +1,14 @@
 import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
 import { actorOf } from '../api/authenticate.ts'
-import { type Caller, MADE_SCOPES, type Operator, SCOPES, type Scope } from '../api/context.ts'
+import {
+  type Caller,
+  hasScope,
+  MADE_SCOPES,
+  type Operator,
+  SCOPES,
+  type Scope,
+} from '../api/context.ts'
 import { ApiError, unfitFor } from '../api/errors.ts'
 import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
@@ -86,7 +93,9 @@ const keyHolder = z.strictObject({
         key_id: z.string().nullable().describe('Null: the budget covers the whole account'),
       }),
     )
-    .describe('What the account and this key may use; money in billionths'),
+    .describe(
+      'What this key may use and, with the scope inference, its account; money in billionths',
+    ),
 })
 export type KeyHolderReply = z.output<typeof keyHolder>
 
@@ -99,10 +108,9 @@ type Keys = {
 }
 
 /**
- * A key with the scope `admin` acts on all accounts. Any other key acts on its own account, and
- * needs the scope `keys` to make keys. The new key gets no more rights and no longer life than the
- * key that makes it. A key with a budget makes no keys, because a new key could spend more than the
- * budget.
+ * A key with the scope `admin` acts on all accounts, a key with the scope `keys` on its account.
+ * Any other key acts on itself. A new key gets no more rights and no longer life than the key that
+ * makes it. A key with a budget makes no keys, because a new key could spend more than the budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
@@ -120,25 +128,28 @@ export function keyRoutes(over: Keys): readonly Route[] {
       method: 'GET',
       path: '/v1/dashboard/keys',
       summary: 'API keys',
+      description: 'Without the scope `keys`, only the calling key.',
       query: keysQuery,
       reply: { name: 'KeyList', schema: keyList },
       errors: ['insufficient_scope'],
       async handler({ caller, query }) {
         const asked = query.account_id ?? null
         const whose = isAdmin(caller()) ? asked : ownAccount(caller(), asked)
-        return { keys: (await over.keys.list(whose)).map(describeKey) }
+        const listed = await over.keys.list(whose)
+        return { keys: listed.filter(({ id }) => mayActOn(caller(), id)).map(describeKey) }
       },
     }),
     defineRoute({
       ...account,
+      scope: 'keys',
       method: 'POST',
       path: '/v1/dashboard/keys',
       summary: 'Make an API key',
       description:
         `Without \`scopes\`, the key has ${MADE_SCOPES.map((scope) => `\`${scope}\``).join(' and ')}. ` +
-        'Without `expires_at`, it does not expire. The calling key needs the scope `keys`, and ' +
-        'gives no more scopes and no longer life than it has; with the scope `admin`, it gives ' +
-        'any. A key with a budget makes no keys.',
+        'Without `expires_at`, it does not expire. The calling key gives no more scopes and no ' +
+        'longer life than it has; with the scope `admin`, it gives any. A key with a budget makes ' +
+        'no keys.',
       body: {
         name: 'CreateKeyRequest',
         schema: createKey,
@@ -146,7 +157,7 @@ export function keyRoutes(over: Keys): readonly Route[] {
         example: { name: 'my service', scopes: ['inference'] },
       },
       reply: { name: 'NewKey', schema: newKey },
-      errors: ['insufficient_scope', 'limit_reached'],
+      errors: ['limit_reached'],
       admission: createAdmission({ callsMax: KEY_CALLS_MAX, bytesMax: KEY_CALLS_BYTES_MAX }),
       handler: ({ caller, body, context }) => make(over, caller(), body, actorOf(context.state)),
     }),
@@ -156,6 +167,7 @@ export function keyRoutes(over: Keys): readonly Route[] {
       path: '/v1/dashboard/keys/:id',
       summary: 'Revoke an API key',
       description:
+        'To revoke another key than itself, a key needs the scope `keys`. ' +
         'The keys that this key made for its account are revoked too, and so are the keys that ' +
         'these made. Of these, the calling key stays valid, with the keys that it made.',
       params: z.object({ id: z.string() }),
@@ -173,7 +185,7 @@ async function describeHolder(
 ): Promise<KeyHolderReply> {
   const [account, own] = await Promise.all([
     keys.findAccount(accountId),
-    budgets.list({ accountId, keyId, withAccount: true }),
+    budgets.list({ accountId, keyId, withAccount: scopes.includes('inference') }),
   ])
   return {
     account_id: accountId,
@@ -220,6 +232,8 @@ async function revoke(
   id: string,
   actor: Operator,
 ): Promise<ManagedKey> {
+  if (!mayActOn(caller, id))
+    throw new ApiError('insufficient_scope', 'To revoke other keys, a key needs the scope keys')
   const accountId = isAdmin(caller) ? null : caller.accountId
   const find = async () => (await keys.list(accountId)).find((facts) => facts.id === id)
   if (!isAdmin(caller)) {
@@ -241,6 +255,10 @@ function isAdmin({ scopes }: Caller): boolean {
   return scopes.includes('admin')
 }
 
+function mayActOn({ keyId, scopes }: Caller, id: string): boolean {
+  return id === keyId || hasScope(scopes, 'keys')
+}
+
 function ownAccount({ accountId: own }: Caller, asked: string | null): string {
   if (asked === null || asked.toLowerCase() === own) return own
   throw new ApiError('insufficient_scope', 'Keys of other accounts need a key with the scope admin')
@@ -250,8 +268,6 @@ function checkGrant(
   caller: Caller,
   { scopes, expiresAt }: Pick<z.output<typeof createKey>, 'scopes' | 'expiresAt'>,
 ): void {
-  if (!caller.scopes.includes('keys'))
-    throw new ApiError('insufficient_scope', 'To make keys, you need a key with the scope keys')
   checkScopes(caller, scopes, 'A key cannot make a key with more scopes')
   if (caller.expiresAt !== null && (expiresAt === null || expiresAt > caller.expiresAt))
     throw unfitFor('body', 'expires_at', 'Input should not be after the expiry of the calling key')

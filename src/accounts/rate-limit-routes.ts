@@ -34,7 +34,7 @@ export function rateLimitRoutes(limiter: Pick<RateLimiter, 'report'>): readonly 
       path: '/v1/dashboard/rate-limits',
       tag: 'Account',
       summary: 'Limits, and how much of each was used',
-      scope: 'any',
+      scope: 'inference',
       reply: { name: 'RateLimits', schema: rateLimits },
       handler: ({ caller }) => limiter.report(caller()),
     }),

@@ -166,7 +166,7 @@ export function usageRoutes({
       tag: 'Account',
       summary: 'Use and cost of the account over time',
       description,
-      scope: 'any',
+      scope: 'inference',
       query: usageQuery,
       reply,
       handler: ({ caller, context, query }) => answer(context, query, { id: caller().accountId }),

@@ -1,4 +1,12 @@
-import type { ApiContext, ApiMiddleware, Caller, Operator, RequestState, Scope } from './context.ts'
+import {
+  type ApiContext,
+  type ApiMiddleware,
+  type Caller,
+  hasScope,
+  type Operator,
+  type RequestState,
+  type Scope,
+} from './context.ts'
 import { ApiError } from './errors.ts'
 
 /** Null for a malformed, unknown or revoked key. Throws ApiError `account_disabled`. */
@@ -66,7 +74,7 @@ function hintAt(header: string): string {
 const KEY_HEADER = /^Bearer +([\x21-\x7e]{1,512})$/i
 
 function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
-  if (scopes.includes(scope)) return
+  if (hasScope(scopes, scope)) return
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 

@@ -7,13 +7,19 @@ import type { Face } from './faces.ts'
 export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as const
 
 /**
- * - inference: completions and all else that models do, the account's history and its limits
- * - nodes: registering, running and inspecting nodes
- * - history:all: the completions of all accounts, also where `HISTORY_ALL` is false
- * - keys: making keys for the same account, with no more rights than the making key
+ * - inference: completions and all else that models do; reading and erasing the account's history;
+ *   the account's limits, budgets and usage
+ * - nodes: registering, running, inspecting, renaming and archiving nodes
+ * - history:all: reading the completions of all accounts, also where `HISTORY_ALL` is false
+ * - keys: listing, making and revoking keys of the account, with no more rights than the acting key
  * - admin: the keys of every account, and what `/v1/admin/…` serves
  */
 export type Scope = (typeof SCOPES)[number]
+
+/** A key with the scope `admin` has what the scope `keys` gives. */
+export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
+  return scopes.includes(scope) || (scope === 'keys' && scopes.includes('admin'))
+}
 
 /** Scopes of a key that the operator makes without naming scopes: enough for a customer. */
 export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes', 'keys']

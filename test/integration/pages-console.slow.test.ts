@@ -501,7 +501,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await set('money', 'in all', '12.50')
     await expect.poll(() => cellsOf(page)).toEqual([...money, expect.stringContaining('Remove')])
     expect(await findBarriers(page)).toEqual([])
-    const theirs = await signIn('/limits', (await makeKey(['nodes'], accountId)).key)
+    const theirs = await signIn('/limits', (await makeKey(['inference'], accountId)).key)
     await expect.poll(() => cellsOf(theirs.page)).toEqual(money)
     await theirs.page.context().close()
 

@@ -70,7 +70,7 @@ function hindranceOf(session: Session): string | null {
   if (budgets.some((budget) => budget.key_id === id))
     return 'The key that you are signed in with has a budget, so it cannot make keys.'
   if (may(session, 'admin') || may(session, 'keys')) return null
-  return 'The key that you are signed in with does not have the scope keys, so it cannot make keys.'
+  return 'The key that you are signed in with does not have the scope keys: it can only revoke itself.'
 }
 
 function columnsOf({
@@ -167,10 +167,10 @@ function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
 
 /** The purpose of each scope in words. */
 const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
-  ['inference', 'chats, embeddings, images, search, the history'],
+  ['inference', 'chats, embeddings, images, search; the history, limits and usage'],
   ['nodes', 'making, running and watching nodes'],
   ['history:all', 'the completions of all accounts'],
-  ['keys', 'making keys with no more rights than this key'],
+  ['keys', 'making and revoking keys with no more rights than this key'],
   ['admin', 'running this service: accounts, keys, enclaves, anchors'],
 ]
 

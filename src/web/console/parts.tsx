@@ -36,7 +36,7 @@ export const PARTS: readonly Part[] = [
   { id: 'history', name: 'History', scope: 'inference', show: HistoryPart },
   { id: 'nodes', name: 'Nodes', scope: 'nodes', show: NodesPart },
   { id: 'keys', name: 'Keys', scope: null, show: KeysPart },
-  { id: 'limits', name: 'Limits and usage', scope: null, show: LimitsPart },
+  { id: 'limits', name: 'Limits and usage', scope: 'inference', show: LimitsPart },
   { id: 'accounts', name: 'Accounts', scope: 'admin', show: AccountsPart },
   { id: 'enclaves', name: 'Enclaves', scope: 'admin', show: EnclavesPart },
   { id: 'anchors', name: 'Anchors', scope: 'admin', show: AnchorsPart },

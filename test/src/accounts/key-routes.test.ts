@@ -73,7 +73,8 @@ it('a key is ended by its account, and stops at once', async () => {
 })
 
 it('keys of other accounts are out of sight', async () => {
-  const [caller, other] = [await makeCaller(['inference']), await makeCaller(['inference'])]
+  const scopes = ['inference', 'keys'] as const
+  const [caller, other] = [await makeCaller(scopes), await makeCaller(scopes)]
   expect(await listOf(caller)).toHaveLength(1)
   expect(await outcomeOf(await send(caller, 'DELETE', `${KEYS_PATH}/${other.id}`))).toEqual([
     404,
@@ -148,7 +149,7 @@ it('a key cannot do more, nor live longer, than the key that makes it', async ()
 it('a key is not ended by a key that can do less', async () => {
   const owner = await makeCaller(['inference', 'nodes', 'keys'])
   const made = await read(
-    send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }),
+    send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes', 'keys'] }),
   )
   const machine = { ...owner, key: String(made.key) }
   expect(await outcomeOf(await send(machine, 'DELETE', `${KEYS_PATH}/${owner.id}`))).toEqual([
@@ -188,6 +189,45 @@ it('a key without the scope keys makes no key', async () => {
   const caller = await makeCaller(['inference', 'nodes', 'history:all'])
   expect(await outcomeOf(await make(caller))).toEqual([403, 'insufficient_scope'])
   expect(await listOf(caller)).toHaveLength(1)
+})
+
+it('a key without the scope keys sees and revokes no other key, and revokes itself', async () => {
+  const owner = await makeCaller(['inference', 'nodes', 'keys'])
+  const [first, second] = [await asCaller(owner, make(owner)), await asCaller(owner, make(owner))]
+  expect(await listOf(first)).toMatchObject([{ id: first.id }])
+  for (const id of [second.id, 'a'.repeat(16)])
+    expect(await outcomeOf(await send(first, 'DELETE', `${KEYS_PATH}/${id}`))).toEqual([
+      403,
+      'insufficient_scope',
+    ])
+  expect((await postChat(second, CHAT_REQUEST)).status).toBe(200)
+  expect((await send(first, 'DELETE', `${KEYS_PATH}/${first.id}`)).status).toBe(200)
+})
+
+it('a key without the scope inference does not see the budget of its account', async () => {
+  const [owner, admin] = [await makeCaller(['inference', 'keys']), await makeCaller(['admin'])]
+  const machine = await gateway.keys.create({ ...owner, name: 'machine', scopes: ['nodes'] })
+  const of = { what: 'requests', per: 'day', bound: 5 }
+  for (const whose of [{ account: owner.accountName }, { key: machine.key.id }])
+    expect((await send(admin, 'PUT', '/v1/admin/budgets', { ...whose, ...of })).status).toBe(200)
+  const me = (key: string) => read(getPath({ ...owner, key }, '/v1/dashboard/me'))
+  expect(await me(owner.key)).toMatchObject({ budgets: [{ key_id: null }] })
+  expect(await me(machine.text)).toMatchObject({ budgets: [{ key_id: machine.key.id }] })
+})
+
+it('an operation that needs no scope concerns the calling key, or is a total', async () => {
+  const { paths } = await read(getPath(gateway, '/openapi.json'))
+  const open = Object.entries(paths as object).flatMap(([path, operations]) =>
+    Object.entries(operations as object)
+      .filter(([, { security }]) => security?.[0]?.APIKeyHeader?.length === 0)
+      .map(([method]) => `${method} ${path}`),
+  )
+  expect(open.toSorted()).toEqual([
+    'delete /v1/dashboard/keys/{id}',
+    'get /v1/dashboard/keys',
+    'get /v1/dashboard/me',
+    'get /v1/network/stats',
+  ])
 })
 
 it('a key that a key makes cannot make keys unless that was asked for', async () => {
@@ -232,6 +272,9 @@ it.each([
   ['nodes', 'POST', '/v1/dashboard/chat/completions'],
   ['admin', 'POST', VERIFIED_PATH],
   ['history:all', 'POST', VERIFIED_PATH],
+  ['nodes', 'GET', '/v1/dashboard/rate-limits'],
+  ['nodes', 'GET', '/v1/dashboard/usage'],
+  ['inference', 'POST', '/v1/dashboard/keys'],
   ['inference', 'GET', '/v1/dashboard/nodes'],
   ['inference', 'POST', '/v1/dashboard/node'],
   ['inference', 'GET', '/v1/node/info?node_id=a'],
@@ -251,10 +294,10 @@ it.each([
   ])
 })
 
-it('a key of any scope may read its own limits, its keys and the network', async () => {
+it('a key of any scope may describe itself, and read the totals of the network', async () => {
   for (const scope of ['inference', 'nodes', 'history:all', 'admin'] as const) {
     const caller = await makeCaller([scope])
-    for (const path of [KEYS_PATH, '/v1/dashboard/rate-limits', '/v1/network/stats'])
+    for (const path of [KEYS_PATH, '/v1/dashboard/me', '/v1/network/stats'])
       expect((await getPath(caller, path)).status).toBe(200)
   }
 })

@@ -288,14 +288,14 @@ async function storedHash(): Promise<string> {
 it('every route stands in a table of this file as what it is', () => {
   // What is for models and nodes is a customer's.
   const administer = ROUTES.filter(
-    ({ method, scope }) => method !== 'GET' && (scope === 'admin' || scope === 'any'),
+    ({ method, scope }) => method !== 'GET' && ['admin', 'keys', 'any'].includes(scope),
   ).map(({ method, path }) => `${method} ${path}`)
   const erasure = 'DELETE /v1/verified/chat/completions/:hash'
   expect(Object.keys(ROUTES_THAT_ADMINISTER).toSorted()).toEqual(
     [...administer, erasure].toSorted(),
   )
   const scopes = new Set(ROUTES.map(({ scope }) => scope))
-  expect(scopes).toEqual(new Set(['admin', 'any', 'inference', 'nodes', 'public']))
+  expect(scopes).toEqual(new Set(['admin', 'any', 'inference', 'keys', 'nodes', 'public']))
 })
 
 it.each(Object.entries(ROUTES_THAT_ADMINISTER))(
