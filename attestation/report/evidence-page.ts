@@ -4,6 +4,7 @@ import { canonicalizeJson } from '../json/canonical.ts'
 import { decodeUtf8 } from '../json/decode-utf8.ts'
 import { parseExactJson } from '../json/parse-strict.ts'
 import { type Json, memberAt } from '../json/value.ts'
+import { isVerifier } from './verifier-page.ts'
 
 /** The program that made a page. */
 export type Maker = {
@@ -35,17 +36,12 @@ export type EvidencePage = {
  *
  * Browsers do not run such an element, so the content security policy needs no hash for it. The
  * JSON is canonical, and each `<` is written as \u003c: no text of the evidence can end its element
- * or begin another.
+ * or begin another. All else must be a verifier (`isVerifier`): another element, an open attribute,
+ * an entity or another encoding could make a browser read other data than this parser.
  */
 const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n]*)<\/script>\n$/
 const LINE_START = '<script type="application/json" id="'
 const BEFORE_DATA = '</title>\n'
-/**
- * The required form of a page before its data. A comment, an open attribute or another encoding
- * could make a browser read other data than this parser.
- */
-const HEAD =
-  /^\ufeff?<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n(?:<meta(?: [a-z-]+="[^"<>]*")+>\n)*<title>[^<>]*<\/title>\n$/
 
 /** True if attacker-controlled `input` begins like HTML. Evidence never begins like HTML. */
 export function isHtml(input: Uint8Array): boolean {
@@ -65,10 +61,8 @@ export function writeMadeBy(verifier: string, { version, commit }: Maker) {
 
 /** Makes a page without evidence from a verifier. Throws TypeError for any other text. */
 export function makePage(verifier: string, madeBy: Json): string {
-  const at = verifier.indexOf(BEFORE_DATA) + BEFORE_DATA.length
-  if (!HEAD.test(verifier.slice(0, at)) || readLine(verifier, at) !== null)
-    throw new TypeError('expected a verifier with a head of its form, and without data')
-  return `${verifier.slice(0, at)}${writeLine('made-by', madeBy)}${verifier.slice(at)}`
+  if (!isVerifier(verifier)) throw new TypeError('expected a verifier, without data')
+  return verifier.replace(BEFORE_DATA, (title) => title + writeLine('made-by', madeBy))
 }
 
 /**
@@ -82,9 +76,10 @@ export function putEvidence(page: string, evidence: Json): string {
 }
 
 /**
- * Reads the evidence of an attacker-controlled page, and the maker that the page names. Ignores all
- * other content. Throws FormatError for other HTML, for evidence in another form or place, and for
- * more than one block. Does NOT prove who made the page, nor that the page shows a correct result.
+ * Reads the evidence of an attacker-controlled page, and the maker that the page names. Ignores the
+ * page's script and style. Throws FormatError for other HTML, for evidence in another form or
+ * place, and for more than one block. Does NOT prove who made the page, nor that the page shows a
+ * correct result.
  */
 export function readEvidencePage(input: Uint8Array): EvidencePage {
   const page = decodeUtf8(input)
@@ -115,21 +110,17 @@ function locate(page: string): { readonly madeBy: Line; readonly evidence: Line 
   if (start < BEFORE_DATA.length || madeBy?.name !== 'made-by') throw otherHtml()
   const evidence = readLine(page, madeBy.end)
   const rest = page.slice((evidence ?? madeBy).end)
-  const isMore = OTHER_DATA.test(page.slice(0, start)) || OTHER_DATA.test(rest)
-  if (isMore && evidence === null)
-    throw new FormatError('evidence_unfit', 'expected the evidence as one line after the title')
-  if (isMore || (evidence !== null && evidence.name !== 'evidence'))
+  if (evidence?.name === 'made-by' || (rest.startsWith(LINE_START) && evidence !== null))
     throw new FormatError('data_twice', 'expected one block of evidence in the page, got more')
-  if (!HEAD.test(page.slice(0, start))) throw otherHtml()
+  if (rest.startsWith('<script'))
+    throw new FormatError('evidence_unfit', 'expected the evidence as one line after the title')
+  if (!isVerifier(page.slice(0, start) + rest)) throw otherHtml()
   return { madeBy, evidence }
 }
 
 function otherHtml(): FormatError {
   return new FormatError('not_a_page', 'expected a page that Affidavit saved, got other HTML')
 }
-
-/** Text that a browser could read as a data element. Verifiers do not contain such text. */
-const OTHER_DATA = /\bid\s*=\s*["']?(?:evidence|made-by)\b/i
 
 /** Reads the data line at `start`. Null if the line there is not a data line. */
 function readLine(page: string, start: number): Line | null {

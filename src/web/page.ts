@@ -100,8 +100,6 @@ export const VERIFY_ALLOWANCES = {
  * would end their HTML element too early, or if a browser would change the hashed text.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
-  if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
-    throw new TypeError('expected a script and a style that a page can hold unchanged')
   const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
   const policy = writePolicy({
     'default-src': ["'none'"],

@@ -14,9 +14,6 @@ import { IS_COPY } from '../kit/frame.tsx'
 /** Maximum characters of the page that a gateway sends for saving. */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
-/** The HTML of a minimal page, before its data. */
-const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
-
 /**
  * The evidence inside this page. It is read as strictly as a file that the reader drops. Null when
  * this page has no evidence.
@@ -28,7 +25,9 @@ function findOwnEvidence(): File | null {
   const lines = [...document.querySelectorAll('#made-by, #evidence')].map(
     ({ id, textContent }) => `<script type="application/json" id="${id}">${textContent}</script>\n`,
   )
-  return new File([HEAD, ...lines], 'this file')
+  const verifier = writeVerifier({ policy: '', icon: '', script: '', style: '' })
+  const page = verifier.replace('</title>\n', (title) => title + lines.join(''))
+  return new File([page], 'this file')
 }
 
 /**

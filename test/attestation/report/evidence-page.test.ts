@@ -11,20 +11,15 @@ import {
   writeMadeBy,
 } from '#attestation/report/evidence-page.ts'
 import { EvidenceError, readEvidence } from '#attestation/report/read-evidence.ts'
+import { isVerifier, writeVerifier } from '#attestation/report/verifier-page.ts'
 
-const VERIFIER = `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Verify</title>
-<style>p{}</style>
-</head>
-<body>
-<script>const line = '<script type="application/json" id="'; document.querySelector('#evidence')</script>
-</body>
-</html>
-`
+const PARTS = {
+  policy: "script-src 'sha256-AA=='",
+  icon: 'data:,',
+  style: 'p{}',
+  script: `const line = '<script type="application/json" id="evidence">'`,
+}
+const VERIFIER = writeVerifier(PARTS)
 const MAKER = { version: '0.1.0', commit: 'ab'.repeat(20) }
 const EMPTY = makePage(VERIFIER, writeMadeBy(VERIFIER, MAKER))
 const record = { request: {}, response: {}, hash: 'aa' }
@@ -99,17 +94,37 @@ it('any evidence comes back as it was, in one line without a tag', () => {
   )
 })
 
+/** A browser takes the first two for the evidence, and follows the third to another page. */
+const OTHER_ELEMENTS = [
+  '<meta name="x" id="evidenc&#101;">',
+  '<meta id=&#x65;vidence>',
+  '<meta http-equiv="refresh" content="0;url=https://example.com">',
+]
+
 it.each([
   ['other HTML', '<!doctype html><title>x</title>\n<p>404</p>', 'not_a_page'],
   ['a page that does not name its maker', VERIFIER, 'not_a_page'],
   ['two blocks of evidence', PAGE.replace(LINE, LINE + LINE), 'data_twice'],
-  ['a second block further down', PAGE.replace('</body>', `${LINE}</body>`), 'data_twice'],
+  ['a second block further down', PAGE.replace('</body>', `${LINE}</body>`), 'not_a_page'],
   [
     'a second block in another form',
     PAGE.replace('</body>', "<script ID = 'evidence'>"),
-    'data_twice',
+    'not_a_page',
   ],
-  ['a second block before the first', PAGE.replace('<head>', `<head>\n${LINE}`), 'data_twice'],
+  ['a second block before the first', PAGE.replace('<head>', `<head>\n${LINE}`), 'not_a_page'],
+  ...OTHER_ELEMENTS.flatMap((element) =>
+    ['<title>', '<link', '</head>', '</body>'].map((before) => [
+      `${element} before ${before}`,
+      PAGE.replace(before, `${element}\n${before}`),
+      'not_a_page',
+    ]),
+  ),
+  ['an attribute more', PAGE.replace('<body>', '<body id="evidence">'), 'not_a_page'],
+  ['a policy with an entity', PAGE.replace("-src '", "-src &quot; id=&quot;'"), 'not_a_page'],
+  ['a byte order mark', `\ufeff${PAGE}`, 'not_a_page'],
+  ['text after its end', `${PAGE}<p>`, 'not_a_page'],
+  ['a style that ends early', PAGE.replace('p{}', 'p{}</STYLE><p>'), 'not_a_page'],
+  ['a script in a comment', PAGE.replace('const', '<!--<script>'), 'not_a_page'],
   [
     'data in a comment, where no browser sees it',
     PAGE.replace('<title>', '<!--\n<title>').replace(LINE, `${LINE}-->\n`),
@@ -170,12 +185,12 @@ it('a page without evidence is refused as evidence, and so is evidence that is n
 })
 
 it('a changed verifier has another digest than the page names', () => {
-  const changed = read(PAGE.replace('<body>', '<body><p>VERIFIED</p>'))
+  const changed = read(PAGE.replace('p{}', 'p{color:red}'))
   expect(changed.verifierSha256).not.toBe(changed.madeBy.verifierSha256)
 })
 
 it('a page whose maker names the digest of a changed verifier is not detected', () => {
-  const forged = VERIFIER.replace('<body>', '<body><p>VERIFIED</p>')
+  const forged = writeVerifier({ ...PARTS, script: 'say("VERIFIED")' })
   const page = read(putEvidence(makePage(forged, writeMadeBy(forged, MAKER)), record))
   expect(page.verifierSha256).toBe(page.madeBy.verifierSha256)
   expect(page.verifierSha256).not.toBe(digestVerifier(VERIFIER))
@@ -193,7 +208,8 @@ it('any damage to a page gives a FormatError or a page, and never takes long', (
       }
     }),
   )
-  const hostile = `${EMPTY}${'<script '.repeat(400_000)}${'id '.repeat(400_000)}`
+  const script = `${'</scrip '.repeat(400_000)}${'<!-'.repeat(400_000)}`
+  const hostile = makePage(writeVerifier({ ...PARTS, script }), writeMadeBy(VERIFIER, MAKER))
   const before = process.cpuUsage()
   expect(read(hostile).evidence).toBeNull()
   expect(process.cpuUsage(before).user).toBeLessThan(1_500_000)
@@ -209,7 +225,21 @@ it.each([
   expect(isHtml(bytes(text))).toBe(expected)
 })
 
-it('a page is not made of what has no title', () => {
-  expect(() => makePage('<p>', {})).toThrow(TypeError)
-  expect(() => makePage(EMPTY, {})).toThrow(TypeError)
+it('a page is made of a verifier alone', () => {
+  for (const other of ['', '<p>', EMPTY, `${VERIFIER}\n`, VERIFIER.slice(0, -1)])
+    expect(() => makePage(other, {})).toThrow(TypeError)
+})
+
+it.each([
+  ['policy', '" id="evidence'],
+  ['policy', '&#34;'],
+  ['icon', '"><p'],
+  ['style', '</style '],
+  ['style', 'a\r\n'],
+  ['script', '</script\n'],
+  ['script', '<!--'],
+  ['script', '\0'],
+])('the part %s of a verifier is not %j', (name, text) => {
+  expect(() => writeVerifier({ ...PARTS, [name]: text })).toThrow(TypeError)
+  expect(isVerifier(VERIFIER.replace(PARTS[name as 'icon'], () => text))).toBe(false)
 })
