@@ -8,8 +8,10 @@ import {
 } from '../json/value.ts'
 import {
   asked,
+  type ComparedInput,
   called,
   idIn,
+  inputOfArguments,
   other,
   partsOf,
   returned,
@@ -79,8 +81,10 @@ function itemOfCall(call: Json): TurnItem {
     return other('tool call', call, ANSWER)
   const inputs = givenIn(tool, ['arguments', 'input'])
   if (inputs.length > 1) return other('tool call', call, ANSWER)
-  const [input] = inputs
-  return called(writtenOf(memberOf(tool, 'name')), writtenOf(input), { id: idIn(call, 'id') })
+  const text = writtenOf(inputs[0])
+  const isFree = (memberOf(tool, 'input') ?? null) !== null
+  const input: ComparedInput = isFree ? ['text', text] : inputOfArguments(inputs[0])
+  return called(writtenOf(memberOf(tool, 'name')), text, { id: idIn(call, 'id'), input })
 }
 
 /** The values of these members, except null. An array is one value. */

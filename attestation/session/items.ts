@@ -1,6 +1,8 @@
 import { decodeBase64, encodeHex, encodeUtf8, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
+import { JsonError } from '../json/json-error.ts'
+import { parseStrictJson } from '../json/parse-strict.ts'
 import {
   filterMembers,
   isJsonArray,
@@ -82,13 +84,36 @@ export function toolName(group: Json | undefined, name: Json | undefined): strin
   return of === '' ? own : `${of}.${own}`
 }
 
-/** A call of a tool. The key includes the id, because the tool's answer refers to the id. */
+/**
+ * A call of a tool. The key includes the id, because the tool's answer refers to the id. `input`:
+ * how the input is compared.
+ */
 export function called(
   name: string,
   text: string,
-  { id, input = text }: { readonly id: string | null; readonly input?: Json },
+  { id, input }: { readonly id: string | null; readonly input: ComparedInput },
 ): TurnItem {
-  return itemOf({ kind: 'called', name, text }, { id, isAnswer: true, compared: [id, input] })
+  return itemOf({ kind: 'called', name, text }, { id, isAnswer: true, compared: [id, ...input] })
+}
+
+/** The first member keeps values and texts apart: `"a"` is a value, and `a` is a text. */
+export type ComparedInput = readonly ['value', Json] | readonly ['text', string]
+
+/**
+ * Clients write the JSON of arguments again, so it is compared as a value. A blank text is
+ * the value {}. A text without a value that all readers share is compared as it is.
+ */
+export function inputOfArguments(given: Json | undefined): ComparedInput {
+  if (typeof given !== 'string') return inputOfValue(given)
+  if (given.trim() === '') return ['value', {}]
+  const value = (): ComparedInput => ['value', parseStrictJson(encodeUtf8(given))]
+  return orNull(value, JsonError) ?? ['text', given]
+}
+
+/** A blank text, null and a missing value are {}. */
+export function inputOfValue(given: Json | undefined): ComparedInput {
+  const isBlank = given === undefined || given === null
+  return ['value', isBlank || (typeof given === 'string' && given.trim() === '') ? {} : given]
 }
 
 /**
@@ -128,7 +153,7 @@ export function asked(role: string, content: Json | undefined): readonly TurnIte
   })
 }
 
-/** An item of any other kind, as JSON. */
+/** An item of any other kind, as JSON. Its member `arguments` is compared as arguments are. */
 export function other(name: string, value: Json, traits: ItemTraits = {}): TurnItem {
   const compared = isJsonObject(value) ? withoutMarks(value) : value
   return itemOf({ kind: 'other', name, text: JSON.stringify(value) }, { ...traits, compared })
@@ -165,7 +190,9 @@ export function textOfPart(part: Json): string | null {
 const MARKS = ['id', 'status', 'cache_control']
 
 function withoutMarks(object: JsonObject): JsonObject {
-  return filterMembers(object, (name, value) => value !== null && !MARKS.includes(name))
+  const kept = filterMembers(object, (name, value) => value !== null && !MARKS.includes(name))
+  const given = memberOf(kept, 'arguments')
+  return given === undefined ? kept : { ...kept, arguments: inputOfArguments(given) }
 }
 
 /** Files are compared by the digest of their bytes, or by their address. */

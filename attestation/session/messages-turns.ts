@@ -3,6 +3,7 @@ import {
   asked,
   called,
   idIn,
+  inputOfValue,
   other,
   partsOf,
   returned,
@@ -61,10 +62,8 @@ function itemOfAnswer(text: string | null, block: Json): TurnItem {
     case 'mcp_tool_use': {
       const input = memberOf(block, 'input') ?? {}
       const name = toolName(memberOf(block, 'server_name'), memberOf(block, 'name'))
-      return called(name, JSON.stringify(input), {
-        id: idIn(block, 'id'),
-        input,
-      })
+      const compared = inputOfValue(input)
+      return called(name, JSON.stringify(input), { id: idIn(block, 'id'), input: compared })
     }
     default:
       return other(type, block, { isAnswer: true })

@@ -1,8 +1,10 @@
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import {
   asked,
+  type ComparedInput,
   called,
   idIn,
+  inputOfArguments,
   other,
   partsOf,
   returned,
@@ -37,9 +39,12 @@ function itemsOfItem(item: Json): readonly TurnItem[] {
       return [itemOfReasoning(item)]
     case 'function_call':
     case 'custom_tool_call': {
-      const input = memberOf(item, type === 'function_call' ? 'arguments' : 'input')
+      const isFree = type === 'custom_tool_call'
+      const given = memberOf(item, isFree ? 'input' : 'arguments')
+      const text = writtenOf(given)
+      const input: ComparedInput = isFree ? ['text', text] : inputOfArguments(given)
       const name = toolName(memberOf(item, 'namespace'), memberOf(item, 'name'))
-      return [called(name, writtenOf(input), { id: callId })]
+      return [called(name, text, { id: callId, input })]
     }
     case 'function_call_output':
     case 'custom_tool_call_output':

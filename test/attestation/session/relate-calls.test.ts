@@ -285,14 +285,112 @@ const decoys: readonly [string, Name, JsonObject, JsonObject][] = [
     },
   ],
 ]
-it.each(decoys)('an answer that was changed by %s is named', (_, name, response, changed) => {
+const callIn: Readonly<Record<Name, (input: Json) => JsonObject>> = {
+  chat: (input) => ({
+    role: 'assistant',
+    tool_calls: [{ id: 'c', function: { name: 'n', arguments: input } }],
+  }),
+  responses: (input) => ({ type: 'function_call', call_id: 'c', name: 'n', arguments: input }),
+  messages: (input) => ({
+    role: 'assistant',
+    content: [{ type: 'tool_use', id: 'c', name: 'n', input }],
+  }),
+}
+
+/** The foreign answers of a request whose history has `item` after the answer `response`. */
+function foreignIn(name: Name, response: JsonObject, item: JsonObject) {
   const asked = { role: 'user', content: 'Where?' }
   const bodyOf = (items: Json) => ({ [name === 'responses' ? 'input' : 'messages']: items })
   const [, later] = relateCalls([
     { turns: TURNS[name], body: bodyOf([asked]), response },
-    { turns: TURNS[name], body: bodyOf([asked, changed]), response },
+    { turns: TURNS[name], body: bodyOf([asked, item]), response },
   ])
-  expect(JSON.stringify(later?.foreign)).toContain('EVIL')
+  return later?.foreign
+}
+
+/** The number of foreign answers where the model answered `answer`, and the history has `item`. */
+function countForeign(name: Name, answer: JsonObject, item: JsonObject) {
+  const responses: Readonly<Record<Name, JsonObject>> = {
+    chat: chatAnswer(answer),
+    responses: { output: [answer] },
+    messages: { content: answer.content ?? [] },
+  }
+  return foreignIn(name, responses[name], item)?.length
+}
+
+it.each(decoys)('an answer that was changed by %s is named', (_, name, response, changed) => {
+  expect(JSON.stringify(foreignIn(name, response, changed))).toContain('EVIL')
+})
+
+const WRITTEN = '{"city":"Z\u00fcrich","days":[1,2.50],"__proto__":{"a":null}}'
+it.each([
+  ['blanks', WRITTEN, ' { "city" : "Zürich",\n"days":[1 , 2.50], "__proto__":{"a":null}}\n'],
+  ['the order of members', WRITTEN, '{"__proto__":{"a":null},"days":[1,2.50],"city":"Zürich"}'],
+  ['escapes', WRITTEN, '{"c\\u0069ty":"Z\\u00FCrich","days":[1,2.5e0],"__proto__":{"a":null}}'],
+  ['an empty text for {}', '', '{}'],
+  ['blanks for {}', '{}', ' \n'],
+])('arguments that differ only in %s are the same answer in all dialects', (_, from, to) => {
+  for (const name of ['chat', 'responses'] as const)
+    expect(countForeign(name, callIn[name](from), callIn[name](to))).toBe(0)
+  const inputOf = (text: string): Json => (text.trim() === '' ? text : JSON.parse(text))
+  const [before, after] = [callIn.messages(inputOf(from)), callIn.messages(inputOf(to))]
+  expect(countForeign('messages', before, after)).toBe(0)
+  const mcp = (text: string) => ({ type: 'mcp_call', id: 'm', name: 'n', arguments: text })
+  expect(countForeign('responses', mcp(from), mcp(to))).toBe(0)
+})
+
+it.each([
+  ['{"a":1}', '{"a":"1"}'],
+  ['{"a":1}', '{"a":1,"b":null}'],
+  ['{"a":[1,2]}', '{"a":[2,1]}'],
+  ['{"a":1}', '[{"a":1}]'],
+  ['{}', 'null'],
+  ['{}', '[]'],
+  ['', '""'],
+  ['a', '"a"'],
+  ['{"a":1,"a":2}', '{"a":2}'],
+  ['{"a":1', '{"a":1 '],
+  ['{"a":9007199254740993}', '{"a":9007199254740992}'],
+  ['{"a":"\\ud800"}', '{"a":"\\ufffd"}'],
+  ['{"a":"é"}', '{"a":"e\u0301"}'],
+])('the arguments %j are not those of the answer %j', (from, to) => {
+  for (const name of ['chat', 'responses'] as const)
+    for (const [before, after] of [
+      [from, to],
+      [to, from],
+    ] as const)
+      expect(countForeign(name, callIn[name](before), callIn[name](after))).toBe(1)
+})
+
+it.each<[Json, Json]>([
+  [{ a: 1 }, '{"a":1}'],
+  [{ a: 1 }, { a: '1' }],
+  [{}, []],
+  ['{"a":1', '{"a":1 '],
+])('the input %j of a message is not the input %j', (from, to) => {
+  expect(countForeign('messages', callIn.messages(from), callIn.messages(to))).toBe(1)
+})
+
+it('the free text of a custom tool is compared as it is', () => {
+  const chat = (input: string) => ({
+    role: 'assistant',
+    tool_calls: [{ id: 'c', custom: { name: 'n', input } }],
+  })
+  const responses = (input: string) => ({
+    type: 'custom_tool_call',
+    call_id: 'c',
+    name: 'n',
+    input,
+  })
+  for (const [from, to] of [
+    ['{}', '{ }'],
+    ['', ' '],
+  ] as const) {
+    expect(countForeign('chat', chat(from), chat(to))).toBe(1)
+    expect(countForeign('responses', responses(from), responses(to))).toBe(1)
+    expect(countForeign('responses', responses(from), responses(from))).toBe(0)
+    expect(countForeign('responses', responses(from), callIn.responses(from))).toBe(1)
+  }
 })
 
 const command = '{"cmd":"ls"}'
