@@ -22,6 +22,8 @@ export const ENCAPSULATED_KEY_HEADER = 'ehbp-encapsulated-key'
 export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
 /** Header with the notary whose key encrypts the call: 0x, lower case. */
 export const NOTARY_HEADER = 'affidavit-notary'
+/** Header with the most tokens that all answers to an encrypted call may have: a whole number. */
+export const ANSWER_TOKENS_HEADER = 'affidavit-answer-tokens'
 
 /** `type` of the problem that a server reports if it does not have the call's key. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'

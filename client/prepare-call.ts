@@ -12,11 +12,12 @@ import {
   hashedHeaders,
 } from '#attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
-import { NOTARY_HEADER } from '#attestation/ehbp.ts'
+import { answerBound } from '#attestation/dialects/usage.ts'
+import { ANSWER_TOKENS_HEADER, NOTARY_HEADER } from '#attestation/ehbp.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { JsonError } from '#attestation/json/json-error.ts'
 import { parseStrictJson } from '#attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { isCount, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import type { CallDialect } from './call-dialects.ts'
 import type { SentCall } from './check-answer.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
@@ -100,6 +101,7 @@ export function draftCall(given: GivenCall, repeated: Pick<RepeatedCalls, 'take'
       }
       const sent = placeDemands(given, request, demands)
       sent.headers.set(NOTARY_HEADER, notary)
+      if (given.isEncrypted) stateAnswerTokens(sent.headers, { form, request })
       return {
         ...sent,
         call: {
@@ -116,6 +118,17 @@ export function draftCall(given: GivenCall, repeated: Pick<RepeatedCalls, 'take'
       }
     },
   }
+}
+
+/** A gateway with a budget reserves these tokens, and cannot read the request. */
+function stateAnswerTokens(
+  headers: Headers,
+  { form, request }: { readonly form: CallDialect; readonly request: JsonObject },
+): void {
+  const tokens = answerBound(form.dialect.name, request)
+  const { n = null } = request
+  if (tokens !== null && (n === null || isCount(n)))
+    headers.set(ANSWER_TOKENS_HEADER, String(tokens * Math.max(1, n ?? 1)))
 }
 
 /**

@@ -24,6 +24,23 @@ const COUNTED: Readonly<Record<DialectName, { prompt: readonly string[]; complet
   },
 }
 
+/** Members that bound the tokens of an answer. A provider ignores those of other dialects. */
+const BOUNDS: Readonly<Record<DialectName, readonly string[]>> = {
+  chat: ['max_completion_tokens', 'max_tokens'],
+  responses: ['max_output_tokens'],
+  messages: ['max_tokens'],
+}
+
+/**
+ * The most tokens of each answer to a request. Null if the request does not bound them, or with a
+ * value that programs may read in another way, such as a text.
+ */
+export function answerBound(dialect: DialectName, body: JsonObject): number | null {
+  const given = BOUNDS[dialect].flatMap((name) => memberOf(body, name) ?? [])
+  const isBounded = given.every((value) => typeof value === 'number' && value >= 1)
+  return isBounded && given.length > 0 ? Math.ceil(Math.max(...given.map(Number))) : null
+}
+
 /** Null if the answer states no usage in whole numbers. */
 export function usageOf(dialect: DialectName, response: JsonObject): TokenUsage | null {
   const usage = memberOf(response, 'usage')

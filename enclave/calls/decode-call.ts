@@ -51,7 +51,7 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
 /** Throws CallFault `invalid_call`. */
 export function decodeEncryptedCall(header: string | readonly string[] | undefined): EncryptedCall {
   return decodeHeader(header, (call) => {
-    const { encapsulated_key: enc, sealed_credential: sealed } = call
+    const { encapsulated_key: enc, sealed_credential: sealed, answer_tokens_max: most } = call
     const credentials = Object.entries(objectOf(call.credentials, 'credentials'))
     return {
       context: contextOf(call),
@@ -61,6 +61,7 @@ export function decodeEncryptedCall(header: string | readonly string[] | undefin
       encapsulated_key: textOf(enc, 'encapsulated_key', ENCAPSULATED_KEY),
       sealed_credential:
         sealed === null ? null : textOf(sealed, 'sealed_credential', SEALED_CREDENTIAL),
+      ...(most === undefined ? {} : { answer_tokens_max: countOf(most, 'answer_tokens_max') }),
     }
   })
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { answerBound } from '#attestation/dialects/usage.ts'
 import { measureJson } from '#attestation/json/json-size.ts'
-import { CallerGone, faultOf } from '../call-fault.ts'
+import { CallerGone, CallFault, faultOf } from '../call-fault.ts'
 import type { CallForm } from '../calls/call-forms.ts'
 import { parseRequest } from '../calls/parse-request.ts'
 import { type CompletionCore, serveCompletion } from '../calls/serve-completion.ts'
@@ -76,6 +77,12 @@ async function complete(
   if ('faults' in checked) return answer.refuseRequest(checked.faults)
   const parsed = parseRequest(opened.body, { form, json: checked.request })
   answer.model = parsed.model
+  const { answer_tokens_max: most = Infinity } = call
+  const answerTokens = answerBound(form.dialect.name, parsed.body) ?? Infinity
+  if (!(Math.max(1, Number(parsed.body.n ?? 1)) * answerTokens <= most)) {
+    const message = `expected at most ${most} tokens for all answers, as stated outside of the seal`
+    throw new CallFault('invalid_request', message, { loc: ['body'] })
+  }
   const provider = chooseProvider(core.providers, parsed.model, form.dialect.name)
   const chosen = chooseCredential(provider, { call, opened })
   if (chosen === null)

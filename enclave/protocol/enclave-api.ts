@@ -152,6 +152,8 @@ export type EncryptedCall = {
    * calls): base64url of encapsulated key and ciphertext, or null.
    */
   readonly sealed_credential: string | null
+  /** The most tokens of all answers. The enclave refuses other requests. Default: no limit. */
+  readonly answer_tokens_max?: number
 }
 
 /**

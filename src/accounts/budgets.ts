@@ -4,7 +4,7 @@ import { createLoop } from '../runtime/loop.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import type { BudgetRefusal, BudgetsStore, BudgetUse } from './budgets-store.ts'
 import { ESTIMATE_MAX, type LimitedCall, type Permit, type RateLimiter } from './limits/limiter.ts'
-import { costOf, type Prices } from './prices.ts'
+import { costOf, largestAnswer, largestCost, type Prices } from './prices.ts'
 
 const SETTLED_AT_ONCE = 256
 /** How long settlements are collected before they are sent. */
@@ -60,11 +60,13 @@ export function withBudgets({
   expiring.start()
 
   async function reserve(call: LimitedCall & { readonly keyId: string }) {
-    const { accountId, keyId, model, promptTokens, images } = call
+    const { accountId, keyId, model, promptTokens, images, answers } = call
     const known = prices()
-    const tokens = Math.min(call.estimate, ESTIMATE_MAX)
+    const tokens = mostTokensOf(call, known)
     const callId = crypto.randomUUID()
-    const money = costOf(known, { model, tokens, promptTokens, images })
+    const size = { tokens, promptTokens, images }
+    const isHidden = model === '' && answers !== undefined
+    const money = isHidden ? largestCost(known, size) : costOf(known, { ...size, model })
     const processId = lease.id()
     const settle = (use: Pick<BudgetUse, 'requests' | 'tokens' | 'money'>) =>
       void waiting.push({ callId, accountId, keyId, ...use })
@@ -76,7 +78,7 @@ export function withBudgets({
         settle({ requests: 0, tokens: 0, money: 0 })
         throw error
       })
-    if (refusal !== null) throw refuse(refusal, model)
+    if (refusal !== null) throw refuse(refusal, call)
     return { settle, prices: known, reservedMoney: money ?? 0 }
   }
 
@@ -117,10 +119,17 @@ export function withBudgets({
   }
 }
 
+function mostTokensOf({ model, estimate, promptTokens = 0, answers }: LimitedCall, prices: Prices) {
+  if (answers === undefined) return Math.min(estimate, ESTIMATE_MAX)
+  const { count, tokensMax } = answers
+  const answerTokens = count * (tokensMax ?? largestAnswer(prices, model))
+  return Math.min(promptTokens + answerTokens, ESTIMATE_MAX)
+}
+
 /** `model`: empty for calls whose model is unknown or encrypted. */
 function refuse(
   { what, per, is_of_key, amount, renews_at }: BudgetRefusal,
-  model: string,
+  { model, answers }: Pick<LimitedCall, 'model' | 'answers'>,
 ): ApiError {
   const unpriced = model === '' ? 'a call without a readable model' : 'this model'
   const whose = is_of_key ? 'this API key' : 'this account'
@@ -129,11 +138,13 @@ function refuse(
     renews_at === null
       ? 'it does not renew'
       : `it renews at ${new Date(renews_at * 1000).toISOString()}`
+  const isOpen = what !== 'requests' && answers !== undefined && answers.tokensMax === null
+  const hint = isOpen ? '. The call reserved the longest answer: bound it, as with max_tokens' : ''
   return new ApiError(
     'insufficient_quota',
     amount === null
       ? `${capital(whose)} has a budget of money, but ${unpriced} has no price`
-      : `The ${period}budget of ${what} of ${whose} is too small for this call; ${until}`,
+      : `The ${period}budget of ${what} of ${whose} is too small for this call; ${until}${hint}`,
   )
 }
 

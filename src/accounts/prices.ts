@@ -23,7 +23,12 @@ type Price = {
   readonly perMillionOutputTokens: bigint
   readonly perRequest: bigint
   readonly perImage: bigint
+  /** The most tokens of one answer of these models. Default: ANSWER_TOKENS_MAX. */
+  readonly answerTokensMax?: number | undefined
 }
+
+/** No common model writes a longer answer. */
+export const ANSWER_TOKENS_MAX = 131_072
 
 /** The first price that matches a model is used. */
 export type Prices = readonly Price[]
@@ -44,7 +49,7 @@ export function priceOf(
     readonly images?: number
   },
 ): number | null {
-  const price = prices.find(({ models }) => models.some((it) => matchesPattern(it, model)))
+  const price = findPrice(prices, model)
   if (price === undefined) return null
   const { perMillionInputTokens, perMillionOutputTokens, perRequest, perImage } = price
   const millionths = BigInt(input) * perMillionInputTokens + BigInt(output) * perMillionOutputTokens
@@ -72,6 +77,23 @@ export function costOf(
   const apart = priceOf(prices, { model, input, output: tokens - input, images })
   if (promptTokens !== undefined || apart === null) return apart
   return Math.max(apart, priceOf(prices, { model, input: tokens, output: 0, images }) ?? 0)
+}
+
+function findPrice(prices: Prices, model: string): Price | undefined {
+  return prices.find(({ models }) => models.some((it) => matchesPattern(it, model)))
+}
+
+/** The most tokens of one answer of the model. The model of an encrypted call is hidden: ''. */
+export function largestAnswer(prices: Prices, model: string): number {
+  if (model !== '') return findPrice(prices, model)?.answerTokensMax ?? ANSWER_TOKENS_MAX
+  return Math.max(ANSWER_TOKENS_MAX, ...prices.map(({ answerTokensMax = 0 }) => answerTokensMax))
+}
+
+/** The most that a call of a hidden model may cost. Null if no price matches the empty name. */
+export function largestCost(prices: Prices, size: Omit<CallSize, 'model'>): number | null {
+  if (findPrice(prices, '') === undefined) return null
+  const costs = prices.map((price) => costOf([{ ...price, models: ['*'] }], { ...size, model: '' }))
+  return Math.max(...costs.map((cost) => cost ?? 0))
 }
 
 export type CallUse = {
@@ -136,6 +158,7 @@ const pricesFile = z.strictObject({
           per_million_output_tokens: money.default(0n),
           per_request: money.default(0n),
           per_image: money.default(0n),
+          max_answer_tokens: z.int().min(1).max(TOKENS_MAX).optional(),
         })
         .transform((form) => ({
           models: form.models,
@@ -143,6 +166,7 @@ const pricesFile = z.strictObject({
           perMillionOutputTokens: form.per_million_output_tokens,
           perRequest: form.per_request,
           perImage: form.per_image,
+          answerTokensMax: form.max_answer_tokens,
         })),
     )
     .max(1_000)

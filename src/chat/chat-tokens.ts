@@ -1,5 +1,6 @@
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import { DIALECTS, type Dialect } from '#attestation/dialects/dialects.ts'
-import type { TokenUsage } from '#attestation/dialects/usage.ts'
+import { answerBound, type TokenUsage } from '#attestation/dialects/usage.ts'
 import {
   isCount,
   isJsonArray,
@@ -9,7 +10,8 @@ import {
   memberAt,
   memberOf,
 } from '#attestation/json/value.ts'
-import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
+import { type Answers, ESTIMATE_MAX, type TokenEstimate } from '../accounts/limits/limiter.ts'
+import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 
 /** The size of a request, as far as it is known without the model's tokenizer. */
 export type ChatSize = {
@@ -18,16 +20,13 @@ export type ChatSize = {
   readonly promptBytes: number
   /** Content parts that are not text. */
   readonly attachments: number
-  /** Maximum for each choice. Null if the caller sets no maximum. */
-  readonly answerTokensMax: number | null
-  readonly choices: number
+  readonly answers: Answers
 }
 
 type Members = Readonly<Record<string, unknown>>
 
-/** Newer clients send `max_completion_tokens`, which takes precedence over `max_tokens`. */
 export function measureChat(
-  request: Members & { readonly messages: readonly unknown[] },
+  request: JsonObject & { readonly messages: readonly unknown[] },
 ): ChatSize {
   let promptBytes = 0
   let attachments = 0
@@ -45,8 +44,7 @@ export function measureChat(
     messages: request.messages.length,
     promptBytes,
     attachments,
-    answerTokensMax: countOf(request.max_completion_tokens) ?? countOf(request.max_tokens),
-    choices: countOf(request.n) ?? 1,
+    answers: answersAsked('chat', request),
   }
 }
 
@@ -54,10 +52,6 @@ export function measureChat(
 function bytesOf(value: unknown): number {
   if (value === undefined || value === null) return 0
   return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
-}
-
-function countOf(value: unknown): number | null {
-  return typeof value === 'number' && value >= 1 ? value : null
 }
 
 /** Average of UTF-8 text, in English and in code. */
@@ -75,29 +69,48 @@ const MESSAGE_TOKENS = 4
 /** Estimate for each choice without a maximum. Most answers are shorter. */
 const ANSWER_TOKENS = 1_024
 
-export function estimatePromptTokens({ promptBytes, attachments, messages }: ChatSize): number {
-  return (
+/** Counts the prompt, and the longest allowed answer for each choice. */
+export function estimateChatTokens({
+  promptBytes,
+  attachments,
+  messages,
+  answers,
+}: ChatSize): Required<TokenEstimate> {
+  const promptTokens =
     Math.ceil(promptBytes / BYTES_PER_TOKEN) +
     attachments * ATTACHMENT_TOKENS +
     messages * MESSAGE_TOKENS
-  )
-}
-
-/** Counts the prompt, and the longest allowed answer for each choice. */
-export function estimateChatTokens(size: ChatSize): number {
-  const answer = Math.ceil(size.answerTokensMax ?? ANSWER_TOKENS) * size.choices
-  return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
+  return withAnswers(promptTokens, answers)
 }
 
 /** Counts all texts of a request in a dialect other than chat. */
-export function estimateDialectTokens(request: JsonObject): {
-  readonly prompt: number
-  readonly total: number
-} {
-  const { max_output_tokens: output, max_tokens: max, n, ...asked } = request
-  const prompt = Math.ceil(textBytesOf(asked) / BYTES_PER_TOKEN)
-  const answer = (countOf(output) ?? countOf(max) ?? ANSWER_TOKENS) * (countOf(n) ?? 1)
-  return { prompt, total: Math.min(prompt + Math.ceil(answer), ESTIMATE_MAX) }
+export function estimateDialectTokens(
+  dialect: DialectName | NodeDialect,
+  request: JsonObject,
+): Required<TokenEstimate> {
+  const promptTokens = Math.ceil(textBytesOf(request) / BYTES_PER_TOKEN)
+  if (dialect !== 'completions') return withAnswers(promptTokens, answersAsked(dialect, request))
+  const { prompt, best_of: tries } = request
+  // A list of texts, or of lists of tokens, is a list of prompts. Each prompt has its own answers.
+  const isList = isJsonArray(prompt) && typeof prompt[0] !== 'number'
+  const { count, tokensMax } = answersAsked('chat', request)
+  const choices = Math.max(count, countOf(tries)) * (isList ? prompt.length : 1)
+  return withAnswers(promptTokens, { count: choices, tokensMax })
+}
+
+function answersAsked(dialect: DialectName, request: JsonObject): Answers {
+  return { count: countOf(request.n), tokensMax: answerBound(dialect, request) }
+}
+
+/** Programs may read a number in a text. */
+function countOf(value: Json | undefined): number {
+  const count = Math.ceil(Number(value ?? 1))
+  return Number.isNaN(count) ? 1 : Math.max(1, count)
+}
+
+function withAnswers(promptTokens: number, answers: Answers): Required<TokenEstimate> {
+  const total = promptTokens + answers.count * (answers.tokensMax ?? ANSWER_TOKENS)
+  return { promptTokens, answers, estimate: Math.min(total, ESTIMATE_MAX) }
 }
 
 export function estimateTextTokens(length: number): number {

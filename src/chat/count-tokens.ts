@@ -59,7 +59,7 @@ export function countTokensRoute({
       permit.settle(0)
       if (!dispatcher.models().some((served) => served.model === model))
         throw new ApiError('not_found', 'No node serves this model')
-      return { input_tokens: estimateDialectTokens(body as JsonObject).prompt }
+      return { input_tokens: estimateDialectTokens('messages', body as JsonObject).promptTokens }
     },
   })
 }

@@ -127,13 +127,10 @@ export function dialectRoutes({
           const message = `${param} is not supported: ${hidden.why}`
           throw new ApiError('unsupported_request_parameter', message, { param })
         }
-        const estimate = estimateDialectTokens(asked)
-        const permit = await admitCall(context, limiter, {
-          kind: 'chat',
-          model: body.model,
-          estimate: estimate.total,
-          promptTokens: estimate.prompt,
-        })
+        const estimate = estimateDialectTokens(dialect, asked)
+        const { promptTokens } = estimate
+        const { model } = body
+        const permit = await admitCall(context, limiter, { kind: 'chat', model, ...estimate })
         try {
           const key = headers['idempotency-key']
           const claimed = await claimKey(context, idempotency, {
@@ -143,7 +140,7 @@ export function dialectRoutes({
             abort,
           })
           if (claimed?.kind === 'answer') return await answerAgain(call, claimed.answer)
-          const asking = askingOf(call, { dialect, request: asked, promptTokens: estimate.prompt })
+          const asking = askingOf(call, { dialect, request: asked, promptTokens })
           return await answerNow(calls, call, {
             claim: claimOf(claimed),
             asking: {

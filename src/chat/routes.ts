@@ -21,7 +21,7 @@ import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatCall, type ChatCompletions, completionText } from './chat-completions.ts'
 import { CHAT_CALL_ERRORS, CHAT_LIMITS } from './chat-limits.ts'
 import { type ChatRequest, chatRequest } from './chat-request.ts'
-import { estimateChatTokens, estimatePromptTokens } from './chat-tokens.ts'
+import { estimateChatTokens } from './chat-tokens.ts'
 import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 
@@ -63,8 +63,7 @@ export function chatRoutes({
         const permit = await admitCall(context, limiter, {
           kind: 'chat',
           model: request.model,
-          estimate: estimateChatTokens(request.size),
-          promptTokens: estimatePromptTokens(request.size),
+          ...estimateChatTokens(request.size),
         })
         try {
           const key = headers['idempotency-key']

@@ -83,6 +83,7 @@ const encryptedHeader = z.object({
   encapsulated_key: z.string(),
   sealed_credential: z.string().nullable(),
   dialect: z.enum(DIALECT_NAMES).optional(),
+  answer_tokens_max: z.int().min(0).optional(),
 })
 const firstAnswer = z.union([
   z.object({ response_nonce: z.string().regex(/^[0-9a-f]{64}$/) }),

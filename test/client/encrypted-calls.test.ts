@@ -78,6 +78,16 @@ describe('an encrypted call', () => {
     },
   )
 
+  it.each([
+    [{ max_tokens: 50, n: 2 }, '100'],
+    [{ max_tokens: 50, max_completion_tokens: 60 }, '60'],
+    [{}, null],
+    [{ max_tokens: 50, n: '2' }, null],
+  ])('an encrypted call with %j states the tokens of its answers: %j', async (more, stated) => {
+    await ask({ ...REQUEST, ...more })
+    expect(client.sent[0]?.headers.get('affidavit-answer-tokens')).toBe(stated)
+  })
+
   it('the same search finds a call on the wire that is not encrypted', async () => {
     client = openMemoryClient({}, { encrypt: false })
     expect((await ask()).text).toContain(SAID)

@@ -41,6 +41,11 @@ export type LimitedCall = {
    * How many tokens of `estimate` belong to the prompt, if known. The cost depends on this number.
    */
   readonly promptTokens?: number
+  /**
+   * The answers that the call asks for. With this member, budgets reserve the longest answers
+   * beside `promptTokens`, in place of `estimate`.
+   */
+  readonly answers?: Answers
   /** How many images the call may make. */
   readonly images?: number
   /** Public id. `isBudgeted`: the key or its account has a budget (../budgets.ts). */
@@ -49,6 +54,11 @@ export type LimitedCall = {
   /** Default: the limiter's current prices. */
   readonly prices?: Prices
 }
+
+/** `tokensMax`: of each answer. Null if the request does not bound them. */
+export type Answers = { readonly count: number; readonly tokensMax: number | null }
+
+export type TokenEstimate = Pick<LimitedCall, 'estimate' | 'promptTokens' | 'answers'>
 
 /** Call `settle` in a `finally`. */
 export type Permit = {
@@ -92,7 +102,7 @@ export type RateLimiter = {
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
+  call: Pick<LimitedCall, 'kind' | 'model' | 'images'> & TokenEstimate,
 ): Promise<Permit> {
   recordInference(() => ({
     ...KNOWN_FACTS[call.kind],

@@ -119,13 +119,8 @@ function completionRoute(
     },
     async handler(call) {
       const { context, body: asked, bytes, headers, abort } = call
-      const { model, estimate, promptTokens } = asked
-      const permit = await admitCall(context, limiter, {
-        kind: 'verified',
-        model,
-        estimate,
-        promptTokens,
-      })
+      const { model, size } = asked
+      const permit = await admitCall(context, limiter, { kind: 'verified', model, ...size })
       try {
         const key = headers['idempotency-key']
         const given = givenHeaders(context, dialect.headers)
@@ -273,7 +268,7 @@ async function settled(
   counted: CountedCall,
   making: Promise<AnsweredRecord>,
 ): Promise<AnsweredRecord> {
-  const { promptTokens } = counted.asked
+  const { promptTokens } = counted.asked.size
   try {
     const record = await making
     const usage = DIALECTS[dialect.name]

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import {
+  ANSWER_TOKENS_HEADER,
   ENCAPSULATED_KEY_HEADER,
   KEY_CONFIG_PROBLEM,
   NOTARY_HEADER,
@@ -14,12 +15,13 @@ import {
   SEALED_CREDENTIAL_BYTES_MAX,
 } from '#enclave/protocol/enclave-api.ts'
 import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
+import { TOKENS_MAX } from '../../accounts/prices.ts'
 import type { RouteContext } from '../../api/context.ts'
 import { ApiError, asError, CallerLeftError, ERROR_RULES, retryHeaders } from '../../api/errors.ts'
 import { drained } from '../../api/event-stream.ts'
 import { type PassedBody, passBody } from '../../api/read-body.ts'
 import type { RawCall } from '../../api/route.ts'
-import { described, faultIssue } from '../../api/schemas.ts'
+import { described, faultIssue, integerText } from '../../api/schemas.ts'
 import { recordFailure, recordProcessingTime } from '../../api/track-calls.ts'
 import { validate } from '../../api/validation.ts'
 import { EnclaveError, faultErrorOf, outageErrorOf } from '../../enclaves/enclave-errors.ts'
@@ -55,8 +57,8 @@ const FRAMING_BYTES_MAX = 1024 * 1024
 const BYTES_PER_TOKEN = 4
 
 /**
- * Limits the estimate for a prompt whose answer was not read to the end. A prompt may contain
- * pictures, which have many bytes.
+ * Limits the estimate for a prompt that was not read. A prompt may contain pictures, which have
+ * many bytes.
  */
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
@@ -94,12 +96,13 @@ export const notaryHeader = z
 const encryptedHeaders = z.object({
   [NOTARY_HEADER]: notaryHeader,
   'fine-tune-authorization': sealedCredential,
+  [ANSWER_TOKENS_HEADER]: integerText({ min: 1, max: TOKENS_MAX }).optional(),
 })
 
 const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
 
 export type EncryptedCalls = {
-  readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
+  readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'holdsAnswers' | 'wellKnownKeys'>
   /** Limit for a body without its frames. */
   readonly bodyBytesMax: number
   /** Throws ApiError `not_ready` while completions cannot be committed. */
@@ -150,8 +153,15 @@ export async function serveEncryptedCall(
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
   // The gateway cannot read the size of an encrypted call, so the limiter first counts one token.
-  const admitted = { kind: 'verified', model: '', estimate: 1 } as const
-  const permit = await admitCall(context, service.limiter, admitted)
+  const stated = headers[ANSWER_TOKENS_HEADER] ?? null
+  const isHeld = service.enclaves.holdsAnswers(headers[NOTARY_HEADER] ?? null)
+  const permit = await admitCall(context, service.limiter, {
+    kind: 'verified',
+    model: '',
+    estimate: 1,
+    promptTokens: promptTokensOf(Number(context.req.headers['content-length'] ?? Infinity)),
+    answers: { count: 1, tokensMax: isHeld ? stated : null },
+  })
   const tally: Tally = { isOpened: false, model: null, usage: null, frames: 0 }
   const call = { context, abort, headers, encapsulatedKey, dialect, body, tally }
   try {
@@ -192,8 +202,12 @@ function usedTokens(
 ): { readonly tokens: number; readonly prompt: number } {
   if (usage !== null) return { tokens: usage.total_tokens, prompt: usage.prompt_tokens }
   if (!isOpened) return { tokens: 0, prompt: 0 }
-  const prompt = Math.min(Math.ceil(body.bytes() / BYTES_PER_TOKEN), UNREAD_PROMPT_TOKENS_MAX)
+  const prompt = promptTokensOf(body.bytes())
   return { tokens: prompt + frames, prompt }
+}
+
+function promptTokensOf(bytes: number): number {
+  return Math.min(Math.ceil(bytes / BYTES_PER_TOKEN), UNREAD_PROMPT_TOKENS_MAX)
 }
 
 type OpenAnswer = {
@@ -209,12 +223,14 @@ async function ask(
   const endpoint = enclaves.findEncrypted(headers[NOTARY_HEADER] ?? null)
   if (endpoint === null) return refuseWithoutKeys(enclaves)
   const { requestId, caller } = context.state
+  const most = headers[ANSWER_TOKENS_HEADER]
   const encrypted = {
     context: encodeCallContext({ accountId: caller?.accountId ?? '', requestId }),
     credentials: Object.fromEntries(credentials()),
     encapsulated_key: encapsulatedKey,
     ...(dialect === 'chat' ? {} : { dialect }),
     sealed_credential: headers['fine-tune-authorization'] ?? null,
+    ...(most === undefined ? {} : { answer_tokens_max: most }),
   }
   let answer: EncryptedAnswer
   try {

@@ -12,6 +12,7 @@ import { DIALECT_HEADERS, type DialectName } from '#attestation/dialects/dialect
 import { EVENT_DIALECTS, type EventDialect } from '#attestation/dialects/dialects.ts'
 import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
+import type { TokenEstimate } from '../../accounts/limits/limiter.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
 import {
   ANTHROPIC_FACE,
@@ -23,11 +24,7 @@ import {
 import type { NamedSchema } from '../../api/route.ts'
 import { boundedText } from '../../api/schemas.ts'
 import { type ChatRequest, providersRequestWith } from '../../chat/chat-request.ts'
-import {
-  estimateChatTokens,
-  estimateDialectTokens,
-  estimatePromptTokens,
-} from '../../chat/chat-tokens.ts'
+import { estimateChatTokens, estimateDialectTokens } from '../../chat/chat-tokens.ts'
 import { chatChunk } from '../../chat/completion-replies.ts'
 import { replayEvents } from '../../chat/replay.ts'
 import { proof, verifiedCompletion } from '../records/record-replies.ts'
@@ -41,9 +38,7 @@ export type AskedCompletion = {
   readonly isStream: boolean
   /** True if the caller of a chat asked for the usage chunk. */
   readonly includesUsage: boolean
-  /** Estimates: tokens of the prompt, and of the whole call. */
-  readonly promptTokens: number
-  readonly estimate: number
+  readonly size: Required<TokenEstimate>
 }
 
 /** A dialect of verified calls over HTTP. */
@@ -125,30 +120,25 @@ const CHAT: VerifiedDialect = {
 }
 
 function askedChat({ size, ...asked }: ChatRequest): AskedCompletion {
-  return {
-    ...asked,
-    promptTokens: estimatePromptTokens(size),
-    estimate: estimateChatTokens(size),
-  }
+  return { ...asked, size: estimateChatTokens(size) }
 }
 
 /** The gateway reads only these members. The provider checks the others. */
-const eventRequest = z
-  .looseObject({
-    model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }),
-    stream: z.boolean().nullish(),
-    [DEMANDS_MEMBER]: demands,
-  })
-  .transform((request): AskedCompletion => {
-    const { prompt, total } = estimateDialectTokens(request as JsonObject)
-    return {
-      model: request.model,
-      isStream: request.stream === true,
-      includesUsage: true,
-      promptTokens: prompt,
-      estimate: total,
-    }
-  })
+const eventRequest = (dialect: DialectName) =>
+  z
+    .looseObject({
+      model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }),
+      stream: z.boolean().nullish(),
+      [DEMANDS_MEMBER]: demands,
+    })
+    .transform(
+      (request): AskedCompletion => ({
+        model: request.model,
+        isStream: request.stream === true,
+        includesUsage: true,
+        size: estimateDialectTokens(dialect, request as JsonObject),
+      }),
+    )
 
 const eventAnswer = z.looseObject({ affidavit: z.strictObject(proof).optional() })
 
@@ -164,7 +154,7 @@ function eventDialect(
   return {
     name,
     ...others,
-    body: { name: names.request, schema: eventRequest, example },
+    body: { name: names.request, schema: eventRequest(name), example },
     reply: { name: names.reply, schema: eventAnswer },
     events: { name: names.event, schema: z.looseObject({}) },
     headers: [...DIALECT_HEADERS[name], DEMANDS_HEADER],

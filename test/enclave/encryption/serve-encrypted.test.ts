@@ -153,6 +153,25 @@ describe('an encrypted completion', () => {
     expect(Buffer.from(provider.requests.at(-1)?.body ?? '').toString()).toBe(whole)
   })
 
+  it.each([
+    [{}, null],
+    [{ max_tokens: 51 }, null],
+    [{ max_tokens: 26, n: 2 }, null],
+    [{ max_tokens: 5, max_completion_tokens: 51 }, null],
+    [{ max_tokens: 5, max_completion_tokens: '5' }, null],
+    [{ max_output_tokens: 5 }, null],
+    [{ max_tokens: 50 }, 200],
+    [{ max_completion_tokens: 25, n: 2 }, 200],
+  ])('an encrypted request with %j is held to 50 tokens: %j', async (more, status) => {
+    const body = JSON.stringify({ ...JSON.parse(whole), ...more })
+    const { head, fault, text } = await ask(body, { answer_tokens_max: 50 })
+    expect(head?.status).toBe(status ?? 422)
+    if (status !== null) return
+    expect(fault).toMatchObject({ code: 'invalid_request' })
+    expect(text).toContain('expected at most 50 tokens for all answers')
+    expect(askedSince()).toBe(0)
+  })
+
   it('an encrypted completion is streamed, and the last chunk has the proof', async () => {
     script = () => [send(EVENT_STREAM_HEAD), events(...CHUNKS), send(chunked(''))]
     const { head, text, sealed } = await ask(streamed)
@@ -411,6 +430,8 @@ describe('attacks on a call: refused, and no provider is asked', () => {
       { sealed_credential: 'a'.repeat(6_000) },
       { sealed_credential: 'a b' },
       { context: 'x'.repeat(5_000) },
+      { answer_tokens_max: '5' },
+      { answer_tokens_max: -1 },
     ]
     for (const more of wrong)
       await refused(callEncrypted(gateway(more as Partial<EncryptedCall>), call), {

@@ -2,23 +2,29 @@ import { sql } from 'kysely'
 import { expect, it } from 'vitest'
 import { withBudgets } from '#src/accounts/budgets.ts'
 import { createBudgetsStore } from '#src/accounts/budgets-store.ts'
-import { createRateLimiter } from '#src/accounts/limits/limiter.ts'
+import { createRateLimiter, type LimitedCall } from '#src/accounts/limits/limiter.ts'
 import { UNLIMITED_TIERS } from '#src/accounts/limits/tiers.ts'
 import { keysIn } from '#src/accounts/open-keys.ts'
-import { NANO } from '#src/accounts/prices.ts'
+import { ANSWER_TOKENS_MAX, NANO, type Prices } from '#src/accounts/prices.ts'
 import { createRateLimitsStore } from '#src/accounts/rate-limits-store.ts'
 import { createLogger } from '#src/observability/logger.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createProcessesStore } from '#src/storage/processes-store.ts'
 import { useConnections } from '../../support/databases.ts'
 
-const PRICES = [
+const FREE = {
+  models: ['m'],
+  perMillionInputTokens: 0n,
+  perMillionOutputTokens: 0n,
+  perRequest: 0n,
+  perImage: 0n,
+}
+const PRICES: Prices = [
   {
-    models: ['m'],
+    ...FREE,
     perMillionInputTokens: 3n * NANO,
     perMillionOutputTokens: 9n * NANO,
-    perRequest: 0n,
-    perImage: 0n,
+    answerTokensMax: 5_000,
   },
 ]
 /** In the middle of a day and a month, UTC. */
@@ -80,9 +86,12 @@ async function setUp() {
 }
 
 /** 64 callers, every other one at the second gateway. */
-async function crowd({ gateways, call }: Awaited<ReturnType<typeof setUp>>) {
+async function crowd(
+  { gateways, call }: Awaited<ReturnType<typeof setUp>>,
+  more: Pick<LimitedCall, 'answers'> = {},
+) {
   const settled = await Promise.allSettled(
-    Array.from({ length: 64 }, (_, n) => gateways[n % 2]?.limiter.admit(call)),
+    Array.from({ length: 64 }, (_, n) => gateways[n % 2]?.limiter.admit({ ...call, ...more })),
   )
   const permits = settled.flatMap((one) =>
     one.status === 'fulfilled' && one.value?.kind === 'admitted' ? [one.value.permit] : [],
@@ -120,6 +129,53 @@ it.each([
     expect(await stage.usedOf()).toEqual([usedAfter])
   },
 )
+
+// The prompt has 40 tokens. The longest answer of the model has 5,000.
+it.each([
+  ['tokens', { count: 1, tokensMax: 60 }, 100],
+  ['tokens', { count: 1, tokensMax: null }, 5_040],
+  ['tokens', { count: 2, tokensMax: null }, 10_040],
+  ['money', { count: 1, tokensMax: null }, 40 * 3_000 + 5_000 * 9_000],
+] as const)(
+  'calls at once at two gateways never pass a budget of %s, however long their answers %j are',
+  async (what, answers, most) => {
+    const stage = await setUp()
+    await stage.first.store.set({ ...stage.budget, what, bound: 4 * most - 1 })
+    const { permits, refused } = await crowd(stage, { answers })
+    expect([permits.length, refused.length]).toEqual([3, 61])
+    const hint = 'The call reserved the longest answer: bound it, as with max_tokens'
+    expect(refused[0].message.endsWith(hint)).toBe(answers.tokensMax === null)
+    for (const permit of permits)
+      permit.settle(40 + answers.count * (answers.tokensMax ?? 5_000), undefined, 40)
+    await stage.stop()
+    expect(await stage.usedOf()).toEqual([3 * most])
+  },
+)
+
+it('a call of a hidden model reserves the dearest price, and the longest answer of all models', async () => {
+  const { first, call, budget, usedBy, stop } = await setUp()
+  await first.store.set({ ...budget, what: 'tokens', bound: 1_000_000_000 })
+  await first.store.set({ ...budget, what: 'money', bound: 1_000_000_000_000 })
+  const limiter = withBudgets({
+    limiter: {
+      ...first.limiter,
+      stop: async () => undefined,
+      admit: (asked) => first.limiter.admit({ ...asked, isBudgeted: false }),
+    },
+    store: first.store,
+    prices: () => [...PRICES, { ...FREE, models: ['*'], answerTokensMax: 10 }],
+    lease: { id: () => first.processId },
+    log: { warn: () => undefined, error: () => undefined },
+  })
+  const answers = { count: 1, tokensMax: null }
+  await limiter.admit({ ...call, model: '', estimate: 1, promptTokens: 40, answers })
+  expect(await usedBy()).toEqual({
+    'tokens day account': 40 + ANSWER_TOKENS_MAX,
+    'money day account': 40 * 3_000 + ANSWER_TOKENS_MAX * 9_000,
+  })
+  await limiter.stop()
+  await stop()
+})
 
 it('a key that is looked up says whether a budget bounds it', async () => {
   const { first, text, budget, stop } = await setUp()

@@ -5,7 +5,6 @@ import { chatRequest } from '#src/chat/chat-request.ts'
 import {
   estimateChatTokens,
   estimateDialectTokens,
-  estimatePromptTokens,
   estimateUsage,
   PARSED_LENGTH_MAX,
   usedTokensOf,
@@ -22,7 +21,7 @@ it('the size of a chat request counts the bytes of all texts', () => {
     messages: 1,
     promptBytes: 5,
     attachments: 0,
-    choices: 1,
+    answers: { count: 1, tokensMax: null },
   })
   expect(sizeOf(user('grüß 😀')).promptBytes).toBe(11)
   expect(sizeOf(user([{ type: 'text', text: 'abc' }])).promptBytes).toBe(3)
@@ -43,22 +42,42 @@ it('the size of a chat request counts pictures and files, but not their bytes', 
   expect(size).toMatchObject({ promptBytes: 5, attachments: 1 })
 })
 
-it('the size of a chat request takes the newer name of the longest answer before the older', () => {
-  expect(sizeOf({ ...user('a'), max_tokens: 5 }).answerTokensMax).toBe(5)
-  expect(sizeOf({ ...user('a'), max_tokens: 5, max_completion_tokens: 7 }).answerTokensMax).toBe(7)
-  expect(sizeOf({ ...user('a'), max_tokens: null }).answerTokensMax).toBeNull()
-  expect(sizeOf({ ...user('a'), max_completion_tokens: 'many' }).answerTokensMax).toBeNull()
+it.each([
+  [{}, null],
+  [{ max_tokens: 5 }, 5],
+  [{ max_tokens: 5, max_completion_tokens: 7 }, 7],
+  [{ max_tokens: 7, max_completion_tokens: 5 }, 7],
+  [{ max_tokens: null, max_completion_tokens: 1.5 }, 2],
+  [{ max_tokens: 5, max_completion_tokens: 'many' }, null],
+  [{ max_tokens: 5, max_completion_tokens: -1 }, null],
+  [{ max_output_tokens: 5 }, null],
+])('the longest answer to a chat with %j is %j', (given, most) => {
+  expect(sizeOf({ ...user('a'), ...given }).answers).toEqual({ count: 1, tokensMax: most })
+})
+
+it.each([
+  ['responses', { max_output_tokens: 5, max_tokens: 9 }, { count: 1, tokensMax: 5 }],
+  ['responses', { max_tokens: 5 }, { count: 1, tokensMax: null }],
+  ['messages', { max_tokens: 5, max_output_tokens: 1 }, { count: 1, tokensMax: 5 }],
+  ['messages', { max_output_tokens: 5 }, { count: 1, tokensMax: null }],
+  ['completions', { max_tokens: 5, n: 2 }, { count: 2, tokensMax: 5 }],
+  ['completions', { max_tokens: 5, n: '9' }, { count: 9, tokensMax: 5 }],
+  ['completions', { max_tokens: 5, n: 2, best_of: 4 }, { count: 4, tokensMax: 5 }],
+  ['completions', { max_tokens: 5, n: 2, prompt: ['a', 'b'] }, { count: 4, tokensMax: 5 }],
+  ['completions', { max_tokens: 5, prompt: [[1], [2], [3]] }, { count: 3, tokensMax: 5 }],
+  ['completions', { max_tokens: 5, prompt: [1, 2, 3] }, { count: 1, tokensMax: 5 }],
+] as const)('a request of %s with %j asks for the answers %j', (dialect, request, answers) => {
+  expect(estimateDialectTokens(dialect, request).answers).toEqual(answers)
 })
 
 it('the estimate of a chat request is the prompt, and the longest answer once for each choice', () => {
   const size = sizeOf({ ...user('x'.repeat(40)), max_tokens: 100, n: 3 })
-  expect(estimatePromptTokens(size)).toBe(14)
-  expect(estimateChatTokens(size)).toBe(314)
+  expect(estimateChatTokens(size)).toMatchObject({ promptTokens: 14, estimate: 314 })
 })
 
 it('the estimate of a chat request is a whole number within bounds, whatever is asked for', () => {
   for (const most of [1.5, 1e308, Number.MAX_SAFE_INTEGER]) {
-    const estimate = estimateChatTokens(
+    const { estimate } = estimateChatTokens(
       sizeOf({ ...user('x'), max_completion_tokens: most, n: 128 }),
     )
     expect(Number.isSafeInteger(estimate)).toBe(true)
@@ -144,10 +163,12 @@ it.each<JsonObject>([
   { type: 'input_file', file_data: 'JVBER'.repeat(100_000) },
   { type: 'input_image', image_url: `data:image/png;base64,${'iVBOR'.repeat(100_000)}` },
 ])('the estimate counts a file of $type as one, not by its bytes', (item) => {
-  expect(estimateDialectTokens({ input: [item] }).prompt).toBeLessThan(1_100)
+  const { promptTokens } = estimateDialectTokens('responses', { input: [item] })
+  expect(promptTokens).toBeLessThan(1_100)
 })
 
 it('the estimate counts the words of a result', () => {
-  const { prompt } = estimateDialectTokens({ input: [{ result: 'two words '.repeat(4_000) }] })
-  expect(prompt).toBeGreaterThanOrEqual(10_000)
+  const input = [{ result: 'two words '.repeat(4_000) }]
+  const { promptTokens } = estimateDialectTokens('responses', { input })
+  expect(promptTokens).toBeGreaterThanOrEqual(10_000)
 })

@@ -2,6 +2,7 @@ import { beforeEach, expect, it } from 'vitest'
 import { KEY_CONFIG_PROBLEM } from '#attestation/ehbp.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { verifyRecord } from '#attestation/verify-record.ts'
+import type { KeyHolderReply } from '#src/accounts/key-routes.ts'
 import { assembleTiers } from '#src/accounts/limits/tiers.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, VERIFIED_PATH } from '../../../support/calls.ts'
 import { startGateway, type TestGateway, useGateway } from '../../../support/gateway.ts'
@@ -372,6 +373,48 @@ it('an encrypted call is logged with the code of a fault that only its caller ca
   await until('the call is logged', () => find() !== undefined)
   const line = find()
   expect(JSON.parse(line ?? '')).toMatchObject({ status: 502, error: 'provider_error' })
+})
+
+it('an encrypted call reserves the tokens that its header states, and its enclave holds to them', async () => {
+  const account = `account ${crypto.randomUUID()}`
+  const own = { accountName: account, name: 'k' }
+  const admin = await gateway.keys.create({ ...own, scopes: ['admin'] })
+  const { text: key } = await gateway.keys.create({ ...own, scopes: ['inference'] })
+  const prompt = Math.ceil(BODY.length / 4)
+  const bound = 2 * (prompt + 50) - 1
+  const set = await fetch(`${gateway.url}/v1/admin/budgets`, {
+    method: 'PUT',
+    headers: { authorization: `Bearer ${admin.text}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ account, what: 'tokens', per: 'total', bound }),
+  })
+  expect(set.status).toBe(200)
+  const budgeted = { at: { ...gateway, key } }
+  expect(await outcomeOf(await call({}, budgeted))).toEqual([429, 'insufficient_quota'])
+  const answer = Promise.withResolvers<void>()
+  const arrived = Promise.withResolvers<void>()
+  script(async (one) => {
+    arrived.resolve()
+    await answer.promise
+    await answering()(one)
+  })
+  const stated = { 'affidavit-answer-tokens': '50' }
+  const first = call(stated, budgeted)
+  await arrived.promise
+  expect(newest?.call).toMatchObject({ answer_tokens_max: 50 })
+  const usedOf = async () => {
+    const me = (await (await getPath(budgeted.at, '/v1/dashboard/me')).json()) as KeyHolderReply
+    return me.budgets[0]?.used
+  }
+  expect(await usedOf()).toBe(prompt + 50)
+  expect(await outcomeOf(await call(stated, budgeted))).toEqual([429, 'insufficient_quota'])
+  answer.resolve()
+  expect((await first).status).toBe(200)
+  await expect.poll(usedOf).toBe(USAGE.total_tokens)
+  for (const wrong of ['0', '-1', 'many', '1.5'])
+    expect(await outcomeOf(await call({ 'affidavit-answer-tokens': wrong }, budgeted))).toEqual([
+      422,
+      ['header.affidavit-answer-tokens'],
+    ])
 })
 
 const usedBy = async (group: string) => {
