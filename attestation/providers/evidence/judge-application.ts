@@ -2,6 +2,7 @@ import { encodeHex } from '../../bytes.ts'
 import { verifyDstackLog } from '../dstack/verify-dstack-log.ts'
 import { blockedBy, established, notGiven } from '../provider-checks.ts'
 import { refuseEvidence } from './evidence-codes.ts'
+import { NO_SNP_TERMS } from './hardware-terms.ts'
 import { judgeHardware } from './judge-hardware.ts'
 import {
   findOpen,
@@ -12,7 +13,6 @@ import {
   type ProviderCode,
 } from './judging.ts'
 import type { KeptCollateral } from './kept-collateral.ts'
-import { NO_SNP_TERMS } from './provider-policy.ts'
 
 export type ApplicationEvidence = {
   readonly quote: Uint8Array

@@ -4,8 +4,9 @@ import { type SnpFacts, verifySnpReport } from '../snp/verify-snp-report.ts'
 import type { TdxBody } from '../tdx/quote.ts'
 import type { TdxMeasurements } from '../tdx/tdx-policy.ts'
 import { type TdxFacts, verifyTdxQuote } from '../tdx/verify-tdx-quote.ts'
+import type { SnpTerms, TdxTerms } from './hardware-terms.ts'
 import type { KeptCollateral } from './kept-collateral.ts'
-import type { ProviderRoots, SnpTerms, TdxTerms } from './provider-policy.ts'
+import type { ProviderRoots } from './provider-policy.ts'
 
 export type HardwareEvidence =
   | { readonly tee: 'TDX'; readonly quote: Uint8Array }
@@ -61,14 +62,20 @@ export async function judgeHardware(
 ): Promise<HardwareJudgement> {
   const { code, collateral, tdx, snp, roots, at } = demand
   if (evidence.tee === 'TDX') {
-    const { statuses, advisories, evaluationNumberMin } = tdx
+    const { platforms: _, fmspcs, ...terms } = tdx
     const { facts, checks } = await verifyTdxQuote(
       { quote: evidence.quote, collateral: collateral.tdx },
-      { measurements: code.tdx, statuses, advisories, evaluationNumberMin, roots: roots.intel },
+      {
+        ...terms,
+        ...(fmspcs === null ? {} : { fmspcs }),
+        measurements: code.tdx,
+        roots: roots.intel,
+      },
       at,
     )
     return { facts: facts && tdxFactsOf(facts), checks: checks.filter(isJudged) }
   }
+  const { floors, platform, chipIds, ...terms } = snp
   const { facts, checks } = await verifySnpReport(
     {
       report: evidence.report,
@@ -76,10 +83,12 @@ export async function judgeHardware(
       revocationList: collateral.snpList,
     },
     {
+      ...terms,
+      ...(floors === null ? {} : { floors }),
+      ...(platform === null ? {} : { platform }),
+      ...(chipIds === null ? {} : { chipIds }),
       measurements: code.snp,
       roots: roots.amd,
-      needsRevocationList: snp.needsRevocationList,
-      ...(snp.floors === null ? {} : { floors: snp.floors }),
     },
     at,
   )

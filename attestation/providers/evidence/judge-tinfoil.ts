@@ -6,6 +6,7 @@ import { blockedBy, established, notGiven, type ProviderCheck, waived } from '..
 import { type SigstoreFacts, verifySigstoreBundle } from '../sigstore/verify-sigstore-bundle.ts'
 import { refuseEvidence } from './evidence-codes.ts'
 import { findAnswer } from './find-answer.ts'
+import { NO_SNP_TERMS, NO_TDX_TERMS, onPlatforms } from './hardware-terms.ts'
 import { judgeGpus } from './judge-gpus.ts'
 import { type AcceptedCode, judgeHardware } from './judge-hardware.ts'
 import {
@@ -24,7 +25,7 @@ import {
   readTinfoilCollateral,
 } from './kept-collateral.ts'
 import { checkWeights, weightsOfBuild } from './model-weights.ts'
-import { type CodeTerms, NO_SNP_TERMS, NO_TDX_TERMS } from './provider-policy.ts'
+import type { CodeTerms } from './provider-policy.ts'
 import { parseTinfoilDocument, type TinfoilDocument } from './tinfoil-document.ts'
 
 /** Judges a document of Tinfoil: version 2 or 3, TDX or SEV-SNP, with the signed build. */
@@ -150,9 +151,8 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
       rtmr2: measured('tdx_measurement', 'rtmr2'),
       rtmr3: RTMR3_UNUSED,
     }
-    const platforms = terms.tdx?.platforms ?? 'any'
     return {
-      tdx: platforms === 'any' ? [kernel] : platforms.map((one) => ({ ...one, ...kernel })),
+      tdx: onPlatforms([kernel], terms.tdx?.platforms ?? 'any'),
       snp: [measured('snp_measurement')],
     }
   } catch (fault) {

@@ -5,7 +5,7 @@ import type { MeasurementSet } from '../../nitro/policy.ts'
 import type { DstackImage } from '../dstack/dstack-policy.ts'
 import type { SigstoreTrust } from '../sigstore/sigstore-trust.ts'
 import type { SnpRoots } from '../snp/policy.ts'
-import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from '../snp/tcb.ts'
+import { SNP_PRODUCTS } from '../snp/tcb.ts'
 import type { TdxMeasurements } from '../tdx/tdx-policy.ts'
 
 /** Each reader throws a FormatError that names the member. */
@@ -31,7 +31,10 @@ export function policyObject(
   const known = optional && new Set([...required, ...optional])
   const unknown = Object.keys(object).find((member) => known && !known.has(member))
   if (unknown !== undefined)
-    throw invalid(name, `an object without ${JSON.stringify(unknown.slice(0, 40))}`)
+    throw invalid(
+      name,
+      `an object of ${[...(known ?? [])].join(', ')}, without ${JSON.stringify(unknown.slice(0, 40))}`,
+    )
   return object
 }
 
@@ -49,28 +52,34 @@ export function wholeIn(json: Json | undefined, name: string, fallback: number):
   return json === undefined ? fallback : policyForms.countOf(json, name)
 }
 
-const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
-  mrtd: 'mrTd',
-  rtmr0: 'rtmr0',
-  rtmr1: 'rtmr1',
-  rtmr2: 'rtmr2',
-  rtmr3: 'rtmr3',
+export function flagIn(json: Json | undefined, name: string, fallback: boolean): boolean {
+  if (json === undefined || typeof json === 'boolean') return json ?? fallback
+  throw invalid(name, 'true or false')
 }
 
-/** Each set must have exactly the members `exactly`. If this is empty: one or more registers. */
+/** Values of `bytes` bytes in hex. */
+export function hashesIn(
+  json: Json | undefined,
+  name: string,
+  bytes: number,
+): readonly Uint8Array[] {
+  return policyList(json, name, (item, where) => decodeHex(hexOf(item, where, bytes)))
+}
+
+export const TDX_REGISTERS = ['mrtd', 'rtmr0', 'rtmr1', 'rtmr2', 'rtmr3'] as const
+
 export function tdxSetsIn(
   json: Json | undefined,
   name: string,
-  exactly: readonly string[],
+  registers: { readonly required?: readonly string[]; readonly optional: readonly string[] },
 ): readonly TdxMeasurements[] {
   return policyList(json, name, (item, where) => {
-    const optional = exactly.length === 0 ? Object.keys(TDX_REGISTERS) : []
-    const set = policyObject(item, where, { required: exactly, optional })
-    const entries = Object.entries(set).map(([register, value]) => {
-      const member = TDX_REGISTERS[register]
-      return [member ?? register, decodeHex(hexOf(value, `${where}.${register}`, 48))] as const
-    })
-    if (entries.length === 0) throw invalid(where, 'a set of one or more measurements')
+    const entries = Object.entries(policyObject(item, where, registers)).map(
+      ([register, value]) => {
+        const member = register === 'mrtd' ? 'mrTd' : register
+        return [member, decodeHex(hexOf(value, `${where}.${register}`, 48))] as const
+      },
+    )
     return Object.fromEntries(entries)
   })
 }
@@ -85,12 +94,10 @@ export function imagesIn(json: Json | undefined, name: string): readonly DstackI
     return {
       checksums: encodeUtf8(textOf(image.checksums, `${where}.checksums`)),
       metadata: encodeUtf8(textOf(image.metadata, `${where}.metadata`)),
-      measurements: tdxSetsIn(image.measurements, `${where}.measurements`, [
-        'mrtd',
-        'rtmr0',
-        'rtmr1',
-        'rtmr2',
-      ]),
+      measurements: tdxSetsIn(image.measurements, `${where}.measurements`, {
+        required: ['mrtd', 'rtmr0', 'rtmr1', 'rtmr2'],
+        optional: [],
+      }),
     }
   })
 }
@@ -109,34 +116,12 @@ export function pcrSetsIn(json: Json | undefined, name: string): readonly Measur
   })
 }
 
-/** Each floor must have exactly the parts of its product. */
-export function snpFloorsIn(
-  json: Json | undefined,
-  name: string,
-): Readonly<Partial<Record<SnpProduct, TcbVersion>>> {
-  const floors = policyObject(json, name, { optional: SNP_PRODUCTS })
-  const given = SNP_PRODUCTS.filter((product) => Object.hasOwn(floors, product))
-  if (given.length === 0) throw invalid(name, `floors of one or more of ${SNP_PRODUCTS.join(', ')}`)
-  return Object.fromEntries(
-    given.map((product) => {
-      const where = `${name}.${product}`
-      const parts = Object.keys(TCB_LAYOUTS[product])
-      const floor = policyObject(floors[product], where, { required: parts, optional: [] })
-      for (const part of parts)
-        if (policyForms.countOf(floor[part], `${where}.${part}`) > 255)
-          throw invalid(`${where}.${part}`, 'a number from 0 to 255')
-      return [product, floor as unknown as TcbVersion]
-    }),
-  )
-}
-
 /** Each fingerprint is the SHA-256 of the DER. */
 export function rootsIn(json: Json, name: string) {
   const given = policyObject(json, name, {
     optional: ['intel', 'amd', 'nvidia', 'aws', 'sigstore'],
   })
-  const fingerprints = (value: Json | undefined, where: string) =>
-    policyList(value, where, (item, at) => decodeHex(hexOf(item, at, 32)))
+  const fingerprints = (value: Json | undefined, where: string) => hashesIn(value, where, 32)
   const { intel, amd, nvidia, aws, sigstore } = given
   return {
     ...(intel === undefined ? {} : { intel: fingerprints(intel, `${name}.intel`) }),

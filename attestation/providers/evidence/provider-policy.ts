@@ -1,4 +1,3 @@
-import { decodeHex } from '../../bytes.ts'
 import { FormatError } from '../../errors.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { type Json, type JsonObject, memberAt } from '../../json/value.ts'
@@ -12,45 +11,37 @@ import {
   type SigstoreTrust,
 } from '../sigstore/sigstore-trust.ts'
 import { AMD_ROOTS, type SnpRoots } from '../snp/policy.ts'
-import type { SnpProduct, TcbVersion } from '../snp/tcb.ts'
-import { TCB_STATUSES, type TcbStatus } from '../tdx/tcb-info.ts'
-import {
-  EVALUATION_NUMBER_MIN_DEFAULT,
-  INTEL_ROOT_SHA256,
-  type TdxMeasurements,
-} from '../tdx/tdx-policy.ts'
+import { INTEL_ROOT_SHA256, type TdxMeasurements } from '../tdx/tdx-policy.ts'
 import { PROVIDER_KINDS, type ProviderKind } from './evidence-document.ts'
+import {
+  NO_SNP_TERMS,
+  NO_TDX_TERMS,
+  onPlatforms,
+  readSnpTerms,
+  readTdxTerms,
+  type SnpTerms,
+  type TdxTerms,
+} from './hardware-terms.ts'
 import { markParsed } from './mark-parsed.ts'
 import {
+  flagIn,
+  hashesIn,
   imagesIn,
   pcrSetsIn,
   policyForms,
   policyList,
   policyObject,
   rootsIn,
-  snpFloorsIn,
+  TDX_REGISTERS,
   tdxSetsIn,
   wholeIn,
 } from './policy-members.ts'
-
-export type TdxTerms = {
-  readonly statuses: readonly TcbStatus[]
-  readonly advisories: readonly string[]
-  readonly evaluationNumberMin: number
-  /** Accepted firmware (MRTD and RTMR0). Only a policy of the kind tinfoil can restrict it. */
-  readonly platforms: 'any' | readonly TdxMeasurements[]
-}
-
-/** If `floors` is null, no floor is checked. */
-export type SnpTerms = {
-  readonly floors: Readonly<Partial<Record<SnpProduct, TcbVersion>>> | null
-  readonly needsRevocationList: boolean
-}
 
 export type CodeTerms =
   | { readonly by: 'release'; readonly identity: CodeIdentity }
   | {
       readonly by: 'measurements'
+      /** Each set has MRTD and RTMR0 to RTMR2. */
       readonly tdx: readonly TdxMeasurements[]
       readonly snp: readonly Uint8Array[]
     }
@@ -106,15 +97,6 @@ const DEFAULT_ROOTS: ProviderRoots = {
   isReplaced: false,
 }
 
-/** The default terms. They are the strictest, except that they accept any firmware. */
-export const NO_TDX_TERMS: TdxTerms = {
-  statuses: [],
-  advisories: [],
-  evaluationNumberMin: EVALUATION_NUMBER_MIN_DEFAULT,
-  platforms: 'any',
-}
-export const NO_SNP_TERMS: SnpTerms = { floors: null, needsRevocationList: true }
-
 /** The terms without a policy: hardware is checked, code is not. */
 export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> = {
   maxAgeMs: AGE_HOURS_MAX_DEFAULT * 3_600_000,
@@ -167,15 +149,16 @@ function readPolicyFile(json: Json): ProviderPolicy {
   if (members.version !== 1) throw invalid('version', '1')
   const { needs_block, accepts_no_nonce, gpu = 'optional', weights } = members
   checkHardware(members, kind)
+  const tdx = members.tdx === undefined ? null : readTdxTerms(members.tdx, kind)
   if (gpu !== 'required' && gpu !== 'optional') throw invalid('gpu', 'required or optional')
   return {
     kind,
     origins: policyList(members.origins, 'origins', readOrigin),
     maxAgeMs: wholeIn(members.max_age_hours, 'max_age_hours', AGE_HOURS_MAX_DEFAULT) * 3_600_000,
-    needsBlock: flagIn(needs_block, 'needs_block'),
-    acceptsNoNonce: flagIn(accepts_no_nonce, 'accepts_no_nonce'),
-    code: readCode(members, kind),
-    tdx: members.tdx === undefined ? null : readTdxTerms(members.tdx, kind),
+    needsBlock: flagIn(needs_block, 'needs_block', false),
+    acceptsNoNonce: flagIn(accepts_no_nonce, 'accepts_no_nonce', false),
+    code: readCode(members, kind, tdx),
+    tdx,
     snp: members.snp === undefined ? null : readSnpTerms(members.snp),
     gpu,
     weights:
@@ -211,19 +194,10 @@ function readOrigin(json: Json, name: string): string {
   return text
 }
 
-function flagIn(json: Json | undefined, name: string): boolean {
-  if (json === undefined || typeof json === 'boolean') return json ?? false
-  throw invalid(name, 'true or false')
-}
-
-function hashesIn(json: Json | undefined, name: string, bytes: number): readonly Uint8Array[] {
-  return policyList(json, name, (item, where) => decodeHex(policyForms.hexOf(item, where, bytes)))
-}
-
-function readCode(members: JsonObject, kind: ProviderKind): CodeTerms {
+function readCode(members: JsonObject, kind: ProviderKind, tdx: TdxTerms | null): CodeTerms {
   switch (kind) {
     case 'tinfoil':
-      return readTinfoilCode(members)
+      return readTinfoilCode(members, tdx)
     case 'dstack':
     case 'aci':
       return {
@@ -241,7 +215,7 @@ function readCode(members: JsonObject, kind: ProviderKind): CodeTerms {
   }
 }
 
-function readTinfoilCode({ release, measurements }: JsonObject): CodeTerms {
+function readTinfoilCode({ release, measurements }: JsonObject, terms: TdxTerms | null): CodeTerms {
   if ((release === undefined) === (measurements === undefined))
     throw invalid('the policy', 'with either release or measurements')
   if (release !== undefined) return { by: 'release', identity: readIdentity(release) }
@@ -250,9 +224,22 @@ function readTinfoilCode({ release, measurements }: JsonObject): CodeTerms {
     throw invalid('measurements', 'an object of tdx, snp or both')
   return {
     by: 'measurements',
-    tdx: tdx === undefined ? [] : tdxSetsIn(tdx, 'measurements.tdx', []),
+    tdx: terms === null ? [] : readSets(tdx, terms),
     snp: snp === undefined ? [] : hashesIn(snp, 'measurements.snp', 48),
   }
+}
+
+/**
+ * With MRTD or RTMR0 of any value, whoever boots own firmware could state the accepted kernel. With
+ * RTMR1 or RTMR2 of any value, accepted firmware could boot any kernel.
+ */
+function readSets(json: Json | undefined, { platforms }: TdxTerms): readonly TdxMeasurements[] {
+  const name = 'measurements.tdx'
+  const sets = onPlatforms(tdxSetsIn(json, name, { optional: TDX_REGISTERS }), platforms)
+  const isWhole = sets.every(({ mrTd, rtmr0, rtmr1, rtmr2 }) => mrTd && rtmr0 && rtmr1 && rtmr2)
+  if (!isWhole) throw invalid(name, 'sets with mrtd, rtmr0, rtmr1 and rtmr2, platforms included')
+  if (sets.length === 0) throw invalid(name, 'sets of which one is on one of tdx.platforms')
+  return sets
 }
 
 function readIdentity(json: Json): CodeIdentity {
@@ -276,47 +263,6 @@ function readIdentity(json: Json): CodeIdentity {
       digests === undefined
         ? null
         : policyList(digests, 'release.digests', (item, name) => policyForms.hexOf(item, name, 32)),
-  }
-}
-
-function readTdxTerms(json: Json, kind: ProviderKind): TdxTerms {
-  const given = policyObject(json, 'tdx', {
-    required: kind === 'tinfoil' ? ['platforms'] : [],
-    optional: ['statuses', 'advisories', 'evaluation_number_min'],
-  })
-  const { statuses, advisories, evaluation_number_min, platforms = 'any' } = given
-  return {
-    statuses: statuses === undefined ? [] : policyList(statuses, 'tdx.statuses', readStatus),
-    advisories: advisories === undefined ? [] : policyList(advisories, 'tdx.advisories', textOf),
-    evaluationNumberMin: wholeIn(
-      evaluation_number_min,
-      'tdx.evaluation_number_min',
-      EVALUATION_NUMBER_MIN_DEFAULT,
-    ),
-    platforms: platforms === 'any' ? 'any' : tdxSetsIn(platforms, 'tdx.platforms', PLATFORM),
-  }
-}
-
-const PLATFORM = ['mrtd', 'rtmr0'] as const
-
-const ACCEPTED_STATUSES = TCB_STATUSES.filter((status) => status !== 'Revoked')
-
-function readStatus(json: Json, name: string): TcbStatus {
-  const status = ACCEPTED_STATUSES.find((one) => one === json)
-  if (status === undefined)
-    throw invalid(name, `a status of Intel: ${ACCEPTED_STATUSES.join(', ')}`)
-  return status
-}
-
-function readSnpTerms(json: Json): SnpTerms {
-  const given = policyObject(json, 'snp', {
-    required: ['floors'],
-    optional: ['needs_revocation_list'],
-  })
-  const { needs_revocation_list: needsList = true } = given
-  return {
-    floors: snpFloorsIn(given.floors, 'snp.floors'),
-    needsRevocationList: flagIn(needsList, 'snp.needs_revocation_list'),
   }
 }
 

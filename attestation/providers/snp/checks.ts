@@ -2,7 +2,7 @@ import { encodeHex, equalBytes } from '../../bytes.ts'
 import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
 import type { SnpChain } from './chain.ts'
 import type { ResolvedSnpPolicy } from './policy.ts'
-import type { SnpReport } from './report.ts'
+import { type FirmwareVersion, isZero, PLATFORM_BITS, type SnpReport } from './report.ts'
 import { refuseReport } from './snp-rules.ts'
 import { decodeTcb, findBelow, productOfCpu, type SnpProduct, type TcbVersion } from './tcb.ts'
 import { hardwareIdOfVek, productOfVek, providerOfVek, tcbOfVek } from './vek-claims.ts'
@@ -140,8 +140,52 @@ export function matchReportData(
   return established(true)
 }
 
-function isZero(bytes: Uint8Array): boolean {
-  return bytes.every((byte) => byte === 0)
+/** The host can go back from provisional firmware to the committed firmware. */
+export function isProvisional({ tcb, currentFirmware, committedFirmware }: SnpReport): boolean {
+  return (
+    !equalBytes(tcb.current, tcb.committed) || !isSameFirmware(currentFirmware, committedFirmware)
+  )
+}
+
+function isSameFirmware(one: FirmwareVersion, other: FirmwareVersion): boolean {
+  return one.major === other.major && one.minor === other.minor && one.build === other.build
+}
+
+/** Rule 22. */
+export function checkCommitted(
+  report: SnpReport,
+  { needsCommitted }: ResolvedSnpPolicy,
+): Established<true> | NotMade {
+  if (!needsCommitted) return waived('provisional firmware is accepted')
+  if (isProvisional(report))
+    throw refuseReport('firmware_provisional', 'expected firmware that the host has committed')
+  return established(true)
+}
+
+/** Rule 23. */
+export function checkPlatformInfo(
+  { platform }: SnpReport,
+  { platform: expected }: ResolvedSnpPolicy,
+): Established<true> | NotMade {
+  if (expected === null) return waived('any state of the platform is accepted')
+  const odd = PLATFORM_BITS.find((bit) => expected[bit] === !platform[bit])
+  if (odd !== undefined)
+    throw refuseReport(
+      'platform_info_not_accepted',
+      `expected PLATFORM_INFO with ${odd} ${expected[odd]}`,
+    )
+  return established(true, Object.keys(expected).join(', '))
+}
+
+/** Rule 24. The firmware states the chip id, also in a report by a VLEK. */
+export function matchChip(
+  { chipId }: SnpReport,
+  { chipIds }: ResolvedSnpPolicy,
+): Established<true> | NotMade {
+  if (chipIds === null) return waived('any chip is accepted')
+  if (!chipIds.some((one) => equalBytes(one, chipId)))
+    throw refuseReport('chip_not_accepted', 'expected the id of an accepted chip')
+  return established(true, encodeHex(chipId))
 }
 
 function describeTcb(tcb: TcbVersion): string {

@@ -1,6 +1,7 @@
 import { decodeHex } from '../../bytes.ts'
 import { hasOwnMembersAlone } from '../../own-members.ts'
 import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
+import { isZero, PLATFORM_BITS, type PlatformInfo } from './report.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
 /** SHA-256 of the DER of the trusted ARKs, by product. */
@@ -21,6 +22,12 @@ export type SnpPolicy = {
    * policy has floors, a product without a floor is refused. Default: not checked.
    */
   readonly floors?: Readonly<Partial<Record<SnpProduct, TcbVersion>>>
+  /** True: firmware that the host can replace by older firmware is refused. Default false. */
+  readonly needsCommitted?: boolean
+  /** Bits of PLATFORM_INFO that must be set (true) or clear (false). Default: not checked. */
+  readonly platform?: Partial<PlatformInfo>
+  /** The accepted CHIP_IDs, 64 bytes each, at least one, none of zeros. Default: not checked. */
+  readonly chipIds?: readonly Uint8Array[]
   /** The trusted ARKs. Default AMD_ROOTS. */
   readonly roots?: SnpRoots
   /** True (default): evidence needs the ARK's revocation list. False waives this check. */
@@ -34,6 +41,9 @@ export type ResolvedSnpPolicy = {
   readonly reportData: Uint8Array | null
   readonly vmpl: number
   readonly floors: NonNullable<SnpPolicy['floors']> | null
+  readonly needsCommitted: boolean
+  readonly platform: Partial<PlatformInfo> | null
+  readonly chipIds: readonly Uint8Array[] | null
   readonly roots: SnpRoots
   readonly needsRevocationList: boolean
 }
@@ -55,11 +65,15 @@ export const AMD_ROOTS: SnpRoots = {
 export function resolveSnpPolicy(given: SnpPolicy): ResolvedSnpPolicy {
   const policy = optionsOf(given, OPTIONS, 'the policy of a report')
   const { measurements, hostData, reportData, vmpl = 0, floors, roots = AMD_ROOTS } = policy
-  const { needsRevocationList = true } = policy
+  const { needsRevocationList = true, needsCommitted = false, platform, chipIds } = policy
   if (measurements !== 'any') demandAllowlist('measurements', measurements, 48)
   if (hostData !== undefined) demandAllowlist('hostData', hostData, 32)
   demand(reportData === undefined || isBytesOf(reportData, 64), 'reportData of 64 bytes')
   demand([0, 1, 2, 3].includes(vmpl), 'vmpl to be 0, 1, 2 or 3')
+  demand(typeof needsCommitted === 'boolean', 'needsCommitted to be true or false')
+  demand(platform === undefined || isPlatform(platform), 'platform to be one or more of its bits')
+  if (chipIds !== undefined) demandAllowlist('chipIds', chipIds, 64)
+  demand(!chipIds?.some(isZero), 'chipIds without zeros, which stand for a masked id')
   demandByProduct('floors', floors ?? {}, isFloor)
   demandByProduct('roots', roots, (value) => isListOf(value, (root) => isBytesOf(root, 32)))
   demand(typeof needsRevocationList === 'boolean', 'needsRevocationList to be true or false')
@@ -69,6 +83,9 @@ export function resolveSnpPolicy(given: SnpPolicy): ResolvedSnpPolicy {
     reportData: reportData ?? null,
     vmpl,
     floors: floors ?? null,
+    needsCommitted,
+    platform: platform ?? null,
+    chipIds: chipIds ?? null,
     roots,
     needsRevocationList,
   }
@@ -80,6 +97,9 @@ const OPTIONS: Readonly<Record<keyof SnpPolicy, true>> = {
   reportData: true,
   vmpl: true,
   floors: true,
+  needsCommitted: true,
+  platform: true,
+  chipIds: true,
   roots: true,
   needsRevocationList: true,
 }
@@ -88,6 +108,17 @@ const OPTIONS: Readonly<Record<keyof SnpPolicy, true>> = {
 function demandAllowlist(name: string, list: unknown, bytes: number): void {
   const isWhole = isListOf(list, (item) => isBytesOf(item, bytes)) && list.length > 0
   demand(isWhole, `${name} to be one or more Uint8Arrays of ${bytes} bytes`)
+}
+
+function isPlatform(value: unknown): boolean {
+  if (!hasOwnMembersAlone(value)) return false
+  const bits = Object.entries(value)
+  return (
+    bits.length > 0 &&
+    bits.every(
+      ([name, bit]) => PLATFORM_BITS.some((one) => one === name) && typeof bit === 'boolean',
+    )
+  )
 }
 
 function demandByProduct(

@@ -30,17 +30,22 @@ type GuestPolicy = {
   readonly pageSwapOff: boolean
 }
 
-/** The bits of PLATFORM_INFO. */
-type PlatformInfo = {
-  readonly smt: boolean
-  readonly tsme: boolean
-  readonly ecc: boolean
-  readonly raplOff: boolean
-  readonly ciphertextHiding: boolean
-  readonly aliasCheck: boolean
-  readonly iommuWriteSafe: boolean
-  readonly trustedIo: boolean
-}
+/**
+ * The bits of PLATFORM_INFO from bit 0 on. `aliasCheck` is ALIAS_CHECK_COMPLETE. Turin's firmware
+ * sets `iommuWriteSafe`.
+ */
+export const PLATFORM_BITS = [
+  'smt',
+  'tsme',
+  'ecc',
+  'raplOff',
+  'ciphertextHiding',
+  'aliasCheck',
+  'iommuWriteSafe',
+  'trustedIo',
+] as const
+
+export type PlatformInfo = Readonly<Record<(typeof PLATFORM_BITS)[number], boolean>>
 
 export type FirmwareVersion = {
   readonly major: number
@@ -159,8 +164,12 @@ function checkReserved(report: Uint8Array, version: number): void {
     [SIGNED_BYTES + 2 * SCALAR_FIELD_BYTES, SNP_REPORT_BYTES],
   ]
   for (const [start, end] of ranges)
-    if (report.subarray(start, end).some((byte) => byte !== 0))
+    if (!isZero(report.subarray(start, end)))
       throw refuseReport('report_reserved', `expected zeros from byte ${start} to ${end - 1}`)
+}
+
+export function isZero(bytes: Uint8Array): boolean {
+  return bytes.every((byte) => byte === 0)
 }
 
 /** Bits above 25 must be 0. Bit 17 is reserved and must be 1. */
@@ -184,24 +193,12 @@ function decodePolicy(view: DataView): GuestPolicy {
   }
 }
 
-/** Bits 0 to 7 are defined. Turin's firmware sets bit 6. */
-const PLATFORM_BITS = 0xff
-
 function decodePlatform(view: DataView): PlatformInfo {
   const bits = view.getUint32(0x40, true)
-  if ((bits & ~PLATFORM_BITS) !== 0 || view.getUint32(0x44, true) !== 0)
+  if (bits >>> PLATFORM_BITS.length !== 0 || view.getUint32(0x44, true) !== 0)
     throw refuseReport('platform_info_reserved', 'expected no platform bits above 7')
-  const has = (bit: number) => ((bits >>> bit) & 1) === 1
-  return {
-    smt: has(0),
-    tsme: has(1),
-    ecc: has(2),
-    raplOff: has(3),
-    ciphertextHiding: has(4),
-    aliasCheck: has(5),
-    iommuWriteSafe: has(6),
-    trustedIo: has(7),
-  }
+  const entries = PLATFORM_BITS.map((name, bit) => [name, ((bits >>> bit) & 1) === 1] as const)
+  return Object.fromEntries(entries) as PlatformInfo
 }
 
 /** ECDSA over P-384 with SHA-384, the only algorithm (AMD 56860, SIGNATURE_ALGO). */
@@ -233,7 +230,7 @@ function decodeSignature(report: Uint8Array): Uint8Array<ArrayBuffer> {
   const scalars = [0, 1].map((index) => {
     const start = SIGNED_BYTES + index * SCALAR_FIELD_BYTES
     const field = report.slice(start, start + SCALAR_FIELD_BYTES)
-    if (field.subarray(P384.coordinateBytes).some((byte) => byte !== 0))
+    if (!isZero(field.subarray(P384.coordinateBytes)))
       throw refuseReport('signature_padding', 'expected r and s of 48 bytes, and zeros after them')
     return field.slice(0, P384.coordinateBytes).reverse()
   })

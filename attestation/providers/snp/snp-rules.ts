@@ -15,6 +15,9 @@ export const SNP_CHECKS = {
   measurement: 'the launch measurement is accepted',
   'host data': 'the host data is accepted',
   'report data': 'the report data is the expected one',
+  'committed firmware': 'the host cannot go back to older firmware',
+  'platform info': 'the state of the platform is accepted',
+  'accepted chip': 'the chip is an accepted one',
 } as const satisfies Readonly<Record<string, string>>
 
 export type SnpCheckName = keyof typeof SNP_CHECKS
@@ -42,6 +45,9 @@ export const SNP_RULES = {
   19: 'measurement',
   20: 'host data',
   21: 'report data',
+  22: 'committed firmware',
+  23: 'platform info',
+  24: 'accepted chip',
 } as const satisfies Readonly<Record<number, SnpCheckName>>
 
 export type SnpRule = keyof typeof SNP_RULES
@@ -107,6 +113,9 @@ export const SNP_CODES = {
   measurement_mismatch: 19,
   host_data_mismatch: 20,
   report_data_mismatch: 21,
+  firmware_provisional: 22,
+  platform_info_not_accepted: 23,
+  chip_not_accepted: 24,
 } as const satisfies Readonly<Record<string, SnpRule>>
 
 export type SnpCode = keyof typeof SNP_CODES

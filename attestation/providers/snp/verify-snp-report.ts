@@ -10,18 +10,22 @@ import {
 import { isSignedByChain, readSnpChain, type SnpCertificates, verifySnpLinks } from './chain.ts'
 import {
   checkChip,
+  checkCommitted,
   checkFloors,
   checkGuestPolicy,
+  checkPlatformInfo,
   checkProduct,
   checkTcb,
   checkVmpl,
+  isProvisional,
+  matchChip,
   matchHostData,
   matchMeasurement,
   matchReportData,
   type SnpTcbs,
 } from './checks.ts'
 import { type ResolvedSnpPolicy, resolveSnpPolicy, type SnpPolicy } from './policy.ts'
-import { decodeSnpReport, type FirmwareVersion, type SnpReport } from './report.ts'
+import { decodeSnpReport, type SnpReport } from './report.ts'
 import { checkRevocation } from './revocation.ts'
 import { refuseReport, SNP_CHECKS, type SnpCheckName } from './snp-rules.ts'
 import type { SnpProduct } from './tcb.ts'
@@ -156,6 +160,9 @@ async function checkPolicy(
   await make('measurement', () => (report ? matchMeasurement(report, demanded) : blocked))
   await make('host data', () => (report ? matchHostData(report, demanded) : blocked))
   await make('report data', () => (report ? matchReportData(report, demanded) : blocked))
+  await make('committed firmware', () => (report ? checkCommitted(report, demanded) : blocked))
+  await make('platform info', () => (report ? checkPlatformInfo(report, demanded) : blocked))
+  await make('accepted chip', () => (report ? matchChip(report, demanded) : blocked))
 }
 
 function factsOf({ report, ...found }: Authentic): SnpFacts {
@@ -163,13 +170,7 @@ function factsOf({ report, ...found }: Authentic): SnpFacts {
   return {
     ...fields,
     ...found,
-    isProvisional:
-      !equalBytes(report.tcb.current, report.tcb.committed) ||
-      !isSameFirmware(report.currentFirmware, report.committedFirmware),
+    isProvisional: isProvisional(report),
     isReportedBehind: !equalBytes(report.tcb.reported, report.tcb.current),
   }
-}
-
-function isSameFirmware(one: FirmwareVersion, other: FirmwareVersion): boolean {
-  return one.major === other.major && one.minor === other.minor && one.build === other.build
 }

@@ -1,10 +1,22 @@
 import { encodeHex, equalBytes } from '../../bytes.ts'
 import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
+import type { Pck } from './pck.ts'
 import type { TdxBody } from './quote.ts'
 import { tdxFault } from './tdx-codes.ts'
 import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.ts'
 
 // The checks in this file throw ProviderEvidenceError if they fail.
+
+/** The FMSPC names a family of processors, their stepping and their kind of platform. */
+export function checkFmspc(
+  { fmspc }: Pick<Pck, 'fmspc'>,
+  { fmspcs }: Pick<ResolvedTdxPolicy, 'fmspcs'>,
+): Established<true> | NotMade {
+  if (fmspcs === null) return waived('any kind of platform is accepted')
+  if (!fmspcs.includes(fmspc))
+    throw tdxFault('fmspc_not_accepted', `expected a platform of an accepted FMSPC, got ${fmspc}`)
+  return established(true, fmspc)
+}
 
 /** If DEBUG (in byte 0) is set, the host can read the TD's memory. */
 export function checkTdAttributes(

@@ -38,6 +38,8 @@ export type TdxPolicy = {
    * is from before a TCB recovery. Default EVALUATION_NUMBER_MIN_DEFAULT.
    */
   readonly evaluationNumberMin?: number
+  /** The accepted kinds of platform (FMSPC, 12 lower-case hex digits). Default: not checked. */
+  readonly fmspcs?: readonly string[]
   /** Rules for TDATTRIBUTES, whose first byte must be zero. Default TD_ATTRIBUTES_DEFAULT. */
   readonly tdAttributes?: BitRules
   /** Rules for XFAM. Default XFAM_DEFAULT. */
@@ -68,8 +70,9 @@ const TD_ATTRIBUTES_DEFAULT: BitRules = {
 /** x87 and SSE must be set. The other bits that the TDX module defines may be set. */
 const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
 
-/** If `reportData` is null, the report data are not checked. */
-export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'reportData'>> & {
+/** A member that is null is not checked. */
+export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'fmspcs' | 'reportData'>> & {
+  readonly fmspcs: readonly string[] | null
   readonly reportData: Uint8Array | null
 }
 
@@ -79,7 +82,7 @@ export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'reportData'>> & {
  */
 export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
   const policy = optionsOf(given, OPTIONS, 'a TDX policy')
-  const { measurements, statuses = [], advisories = [], reportData } = policy
+  const { measurements, statuses = [], advisories = [], fmspcs, reportData } = policy
   const { tdAttributes = TD_ATTRIBUTES_DEFAULT, xfam = XFAM_DEFAULT } = policy
   const { evaluationNumberMin = EVALUATION_NUMBER_MIN_DEFAULT } = policy
   const { roots = [INTEL_ROOT_SHA256] } = policy
@@ -90,6 +93,10 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
     'advisories as strings',
   )
   demand(Number.isSafeInteger(evaluationNumberMin), 'evaluationNumberMin as a whole number')
+  demand(
+    fmspcs === undefined || (isListOf(fmspcs, isFmspc) && fmspcs.length > 0),
+    'fmspcs: one or more of 12 lower-case hex digits',
+  )
   demand(isBitRules(tdAttributes), 'tdAttributes of required and allowed bits, as bigint')
   demand(isBitRules(xfam), 'xfam of required and allowed bits, as bigint')
   demand(
@@ -105,6 +112,7 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
     statuses,
     advisories,
     evaluationNumberMin,
+    fmspcs: fmspcs ?? null,
     tdAttributes,
     xfam,
     reportData: reportData ?? null,
@@ -125,6 +133,7 @@ const OPTIONS: Readonly<Record<keyof TdxPolicy, true>> = {
   statuses: true,
   advisories: true,
   evaluationNumberMin: true,
+  fmspcs: true,
   tdAttributes: true,
   xfam: true,
   reportData: true,
@@ -159,6 +168,10 @@ function isMeasurementSet(set: unknown): boolean {
 
 function isAcceptable(status: unknown): boolean {
   return status !== 'Revoked' && TCB_STATUSES.some((one) => one === status)
+}
+
+function isFmspc(fmspc: unknown): boolean {
+  return typeof fmspc === 'string' && /^[0-9a-f]{12}$/.test(fmspc)
 }
 
 function isBitRules(rules: unknown): boolean {

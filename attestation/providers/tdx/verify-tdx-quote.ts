@@ -28,6 +28,7 @@ import {
 } from './tcb.ts'
 import type { QeIdentity, TcbInfo, TcbStatus, TcbVerdict } from './tcb-info.ts'
 import {
+  checkFmspc,
   checkReportData,
   checkServiceTd,
   checkTdAttributes,
@@ -312,6 +313,7 @@ async function checkTd(
 ): Promise<number | null> {
   const body = signed?.quote.body
   const blocked = blockedBy('quote signature')
+  await make('FMSPC', () => (signed ? checkFmspc(signed.pck, demand) : blocked))
   await make('TD attributes', () => (body ? checkTdAttributes(body, demand) : blocked))
   await make('XFAM', () => (body ? checkXfam(body, demand) : blocked))
   await make('service TD', () => (body ? checkServiceTd(body) : blocked))

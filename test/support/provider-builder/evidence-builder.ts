@@ -40,7 +40,7 @@ import {
 } from './sigstore-builder.ts'
 import { buildSnpList } from './snp-pki.ts'
 import { buildSnp, SNP_MEASUREMENT, SNP_TCBS } from './snp-report-builder.ts'
-import { buildTdxEvidence, MR_TD } from './tdx-builder.ts'
+import { buildTdxEvidence, MR_TD, type TdxChanges } from './tdx-builder.ts'
 
 export const ORIGIN = 'https://provider.example'
 export const TLS_KEY = 'c1'.repeat(32)
@@ -72,6 +72,10 @@ export type EvidenceChanges = {
   readonly configDocument?: string
   /** Changes what the hardware signs, of dstack, ACI and Nitro. */
   readonly signed?: (data: Uint8Array) => Uint8Array
+  /** Changes the quote's platform and Intel's collateral. */
+  readonly tdx?: Omit<TdxChanges, 'body'>
+  /** Changes the report before it is signed. */
+  readonly snp?: (report: Buffer) => void
   readonly build?: SigstoreChanges
   readonly predicate?: JsonObject
   readonly collateral?: (kept: readonly KeptResponse[]) => readonly KeptResponse[]
@@ -184,7 +188,7 @@ type Built = {
 const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>> = {
   'tinfoil v2': (changes) => {
     const reportData = Buffer.concat([Buffer.from(TLS_KEY, 'hex'), Buffer.from(HPKE_KEY, 'hex')])
-    const { report, chain } = snpOf(reportData)
+    const { report, chain } = snpOf(reportData, changes)
     const body = base64(gzipSync(report))
     return {
       path: EVIDENCE_PATHS.tinfoil,
@@ -194,13 +198,13 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
   },
   'tinfoil v3 SNP': (changes) => {
     return version3('sev-snp-report', [gpuItem()], changes, (reportData) => {
-      const { report, chain } = snpOf(reportData)
+      const { report, chain } = snpOf(reportData, changes)
       return { report, collateral: [...chain, buildOf(changes)] }
     })
   },
   'tinfoil v3 TDX': (changes) =>
     version3('tdx-quote', [], changes, (reportData) => {
-      const { quote, intel } = tdxOf(reportData, [...RTMRS, NO_RTMR])
+      const { quote, intel } = tdxOf(reportData, [...RTMRS, NO_RTMR], changes)
       return { report: quote, collateral: [...intel, buildOf(changes)] }
     }),
   dstack: (changes) => {
@@ -301,8 +305,13 @@ function version3(
 }
 
 /** A report of the development ARK of Milan, and its certificates as AMD serves them. */
-function snpOf(reportData: Uint8Array) {
-  const { evidence } = buildSnp({ report: (report) => report.set(reportData, 0x50) })
+function snpOf(reportData: Uint8Array, { snp }: EvidenceChanges) {
+  const { evidence } = buildSnp({
+    report: (report) => {
+      report.set(reportData, 0x50)
+      snp?.(report)
+    },
+  })
   const amd = 'https://kdsintf.amd.com/vcek/v1/Milan/'
   const chain = [
     kept(`${amd}cert_chain`, toPem(evidence.ask, evidence.ark)),
@@ -318,9 +327,10 @@ const list = buildSnpList()
 function tdxOf(
   reportData: Uint8Array,
   registers: readonly Uint8Array[],
-  { configDocument, signed = (data) => data }: EvidenceChanges = {},
+  { configDocument, signed = (data) => data, tdx }: EvidenceChanges,
 ) {
   const { quote, collateral } = buildTdxEvidence({
+    ...tdx,
     body: (body) => {
       body.set(signed(reportData), 520)
       for (const [index, value] of registers.entries()) body.set(value, 328 + 48 * index)

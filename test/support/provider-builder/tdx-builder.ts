@@ -9,6 +9,7 @@ import {
   signText,
   tcbInfoOf,
 } from '#src/local/tee/intel-collateral.ts'
+import { FMSPC } from '#src/local/tee/intel-pki.ts'
 import {
   BODY_OFFSETS,
   bodyOf,
@@ -75,6 +76,7 @@ export function buildTdxEvidence(changes: TdxChanges = {}): TdxEvidence {
 /** Accepts the builder's evidence, with every check made. */
 export const TDX_POLICY: TdxPolicy = {
   measurements: [{ mrTd: MR_TD }],
+  fmspcs: [FMSPC],
   reportData: REPORT_DATA,
   roots: [DEVELOPMENT_INTEL_ROOT],
 }

@@ -90,6 +90,7 @@ const claim = (name: keyof typeof AMD_TYPES, value: Uint8Array | null): SnpChang
     else values.set(AMD_TYPES[name], value)
   },
 })
+const CHIP_ID = new Uint8Array(64).fill(0xc1)
 const levels = ['ark', 'ask', 'vek'] as const
 const milanRoot = nameOf('ARK-Milan')
 const brokenPoint = publicKeyInfo(generateKey()).with(-1, 0).with(-2, 0)
@@ -177,6 +178,16 @@ export const snpAcceptances: readonly SnpAcceptance[] = [
     },
     20: { 'the host data that was asked for': {} },
     21: { 'the report data that was asked for': {} },
+    22: { 'firmware that is committed': { policy: { needsCommitted: true } } },
+    23: {
+      'the bits that the report has': {
+        policy: { platform: { smt: true, aliasCheck: true, tsme: false } },
+      },
+    },
+    24: {
+      'the second chip': { policy: { chipIds: [new Uint8Array(64).fill(1), CHIP_ID] } },
+      'the chip that a report by a VLEK states': { signer: 'VLEK', policy: { chipIds: [CHIP_ID] } },
+    },
   }),
   ...[2, 3, 4, 5].map(
     (version): SnpAcceptance => ({ version, rule: 2, name: `version ${version}` }),
@@ -442,6 +453,27 @@ export const snpRefusals: readonly SnpRefusal[] = [
     host_data_mismatch: { 'a bit of the host data': { report: setBit(0xdf, 3) } },
     report_data_mismatch: {
       'the last bit of the report data': { report: setBit(0x8f, 7) },
+    },
+    firmware_provisional: {
+      'a current TCB above the committed by its last byte': {
+        report: setByte(0x3f, 214),
+        policy: { needsCommitted: true },
+      },
+      'current firmware above the committed by its build': {
+        report: setByte(0x1e8, 30),
+        policy: { needsCommitted: true },
+      },
+    },
+    platform_info_not_accepted: {
+      'a memory whose aliases were not checked': {
+        report: setBit(0x40, 5),
+        policy: { platform: { aliasCheck: true } },
+      },
+      'SMT where none is accepted': { policy: { platform: { ecc: true, smt: false } } },
+    },
+    chip_not_accepted: {
+      'an id that differs in its last byte': { policy: { chipIds: [CHIP_ID.with(63, 0xc2)] } },
+      'a masked id': { report: fill(0, 0x1a0, 0x1e0), policy: { chipIds: [CHIP_ID] } },
     },
   }),
   ...(

@@ -1,5 +1,6 @@
 import type { TdxCheckName, TdxCode } from '#attestation/providers/tdx/tdx-codes.ts'
 import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
+import { FMSPC } from '#src/local/tee/intel-pki.ts'
 import { type CaseTable, casesOf, nearly } from '../case-table.ts'
 import {
   authorityConstraints,
@@ -421,6 +422,9 @@ const tcbRefusals: CaseTable<TdxCode, TdxCase> = {
 }
 
 const tdRefusals: CaseTable<TdxCode, TdxCase> = {
+  fmspc_not_accepted: {
+    'an FMSPC that differs in its last digit': { policy: { fmspcs: ['b0c06f000001'] } },
+  },
   td_debug: {
     'a debugged TD': inBody(120, 1),
     'another bit of the first byte': inBody(120, 2),
@@ -528,6 +532,9 @@ export const tdxAcceptances = casesOf<'check', TdxCheckName, TdxCase>('check', {
       policy: { statuses: ['SWHardeningNeeded'], advisories: ['INTEL-SA-00615'] },
     },
   },
+  FMSPC: {
+    'the second FMSPC': { policy: { fmspcs: ['00806f050000', FMSPC] } },
+  },
   'TD attributes': {
     'PKS and PERFMON': inBody(123, 0x50, 0, 0, 0, 0x80),
     'other rules': { ...inBody(123, 0), policy: { tdAttributes: { required: 0n, allowed: 0n } } },
@@ -558,6 +565,8 @@ export const brokenTdxPolicies: readonly (readonly [string, unknown])[] = [
   ['an unknown status', { measurements: 'any', statuses: ['Fine'] }],
   ['advisories that are no list', { measurements: 'any', advisories: 'INTEL-SA-00615' }],
   ['a floor that is a text', { measurements: 'any', evaluationNumberMin: '18' }],
+  ['an empty list of FMSPCs', { measurements: 'any', fmspcs: [] }],
+  ['an FMSPC in upper case', { measurements: 'any', fmspcs: ['B0C06F000000'] }],
   ['rules that are numbers', { measurements: 'any', xfam: { required: 3, allowed: 7 } }],
   ['no roots', { measurements: 'any', roots: [] }],
 ]

@@ -22,8 +22,25 @@ it('the examples have a policy of each kind', () => {
 })
 
 const tinfoil = buildProviderEvidence('tinfoil v3 TDX').policy
+const snp = {
+  ...tinfoil,
+  tdx: undefined,
+  weights: undefined,
+  snp: { floors: { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } } },
+}
 const dstack = buildProviderEvidence('dstack').policy
 const nitro = buildProviderEvidence('nitro').policy
+const sets = (tdx: object, platforms: object | string) => ({
+  ...tinfoil,
+  release: undefined,
+  weights: undefined,
+  measurements: { tdx: [tdx] },
+  tdx: { platforms },
+})
+const value = '00'.repeat(48)
+const whole = { mrtd: value, rtmr0: value, rtmr1: value, rtmr2: value }
+const { rtmr2: _, ...withoutCommandLine } = whole
+const { mrtd: __, ...withoutFirmware } = whole
 const ref = { repository: 'example/model', refs: ['refs/tags/v1'] }
 
 /** Policies with one fault, and the member that the message names. */
@@ -76,6 +93,36 @@ const FAULTS: readonly (readonly [string, string, object])[] = [
       weights: undefined,
       measurements: { snp: ['00'.repeat(48)] },
     },
+  ],
+  ['RTMR3 alone', 'measurements.tdx', sets({ rtmr3: value }, 'any')],
+  ['a set without firmware', 'measurements.tdx', sets(withoutFirmware, 'any')],
+  [
+    'a set without RTMR2',
+    'measurements.tdx',
+    sets(withoutCommandLine, [{ mrtd: value, rtmr0: value }]),
+  ],
+  [
+    'sets that no platform can have',
+    'measurements.tdx',
+    sets(whole, [{ mrtd: '11'.repeat(48), rtmr0: value }]),
+  ],
+  ['an empty list of FMSPCs', 'tdx.fmspcs', { ...dstack, tdx: { fmspcs: [] } }],
+  ['an FMSPC in upper case', 'tdx.fmspcs.0', { ...dstack, tdx: { fmspcs: ['B0C06F000000'] } }],
+  ['a level above VMPL 3', 'snp.vmpl', { ...snp, snp: { ...snp.snp, vmpl: 4 } }],
+  [
+    'no bit of the platform',
+    'snp.platform_info',
+    { ...snp, snp: { ...snp.snp, platform_info: {} } },
+  ],
+  [
+    'an unknown bit of the platform',
+    'snp.platform_info',
+    { ...snp, snp: { ...snp.snp, platform_info: { bit8: true } } },
+  ],
+  [
+    'the id of a masked chip',
+    'snp.chip_ids',
+    { ...snp, snp: { ...snp.snp, chip_ids: ['00'.repeat(64)] } },
   ],
   ['floors of no product', 'snp.floors', { ...tinfoil, snp: { floors: {} } }],
   [

@@ -90,4 +90,7 @@ const NEEDED_BY: Readonly<Record<SnpCheckName, SnpCheckName | null>> = {
   measurement: 'TCB of the certificate',
   'host data': 'TCB of the certificate',
   'report data': 'TCB of the certificate',
+  'committed firmware': 'TCB of the certificate',
+  'platform info': 'TCB of the certificate',
+  'accepted chip': 'TCB of the certificate',
 }
