@@ -139,6 +139,7 @@ export {
 } from './nitro/verify-attestation.ts'
 export {
   type KeptResponse,
+  type LookedUpBlock,
   type NonceBlock,
   PROVIDER_KINDS,
   type ProviderEvidence,

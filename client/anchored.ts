@@ -2,6 +2,7 @@ import { compareExchange, completeRecord } from '#attestation/compare-exchange.t
 import { sayNoBlock } from '#attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import type { BundleReport } from '#attestation/evidence/bundle-checks.ts'
+import { namedBlocksOf } from '#attestation/evidence/check-provider.ts'
 import type { BundlePolicy, ChainFacts } from '#attestation/evidence/policy.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
@@ -9,7 +10,7 @@ import { isJsonObject, type Json, type JsonObject } from '#attestation/json/valu
 import { hasOwnMembersAlone, ownMembers } from '#attestation/own-members.ts'
 import { writeSavedProof } from '#attestation/saved-proof.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
-import { fetchChainFacts } from './chain-facts.ts'
+import { checkRpc, fetchChainFacts } from './chain-facts.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 import { delay } from './gateway.ts'
 import type { Proof } from './proof.ts'
@@ -99,7 +100,9 @@ export async function awaitAnchor(
       const chain =
         rpc === undefined
           ? null
-          : await fetchChainFacts(gateway, rpc, block.number).catch(returnUnreachable)
+          : await fetchChainFacts(gateway, rpc, await namedBlocksOf(bundle)).catch(
+              returnUnreachable,
+            )
       if (chain instanceof AffidavitError) unread = chain
       else if (chain === null || isDeepEnough(chain, block, confirmations)) {
         const report = await verifyBundle(
@@ -159,8 +162,7 @@ function readOptions(given: AnchoredOptions | string) {
     throw invalid('expected timeoutMs to be 0 or more milliseconds')
   if (!(Number.isSafeInteger(confirmations) && confirmations > 0))
     throw invalid('expected confirmations to be a whole number from 1')
-  if (rpc !== undefined && !(typeof rpc === 'string' && URL.canParse(rpc)))
-    throw invalid('expected rpc to be a URL')
+  checkRpc(rpc)
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw invalid('expected signal to be an AbortSignal')
   if (apiKey !== undefined && typeof apiKey !== 'string')

@@ -1,4 +1,4 @@
-import type { ChainFacts } from '#attestation/evidence/policy.ts'
+import type { ChainFacts, NamedBlocks } from '#attestation/evidence/policy.ts'
 import type { AskedGateway } from './ask-gateway.ts'
 import { AffidavitError } from './errors.ts'
 import { readTwice } from './gateway.ts'
@@ -8,29 +8,49 @@ import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.t
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
   url: string,
-  blockNumber: number | null,
+  blocks: NamedBlocks,
 ): Promise<ChainFacts> {
   try {
-    return await readChainFacts(createRpc({ url, fetch, timeoutMs }), blockNumber)
+    return await readChainFacts(createRpc({ url, fetch, timeoutMs }), blocks)
   } catch (cause) {
-    if (!(cause instanceof RpcError)) throw cause
-    throw new AffidavitError('unreachable', `the chain's endpoint: ${cause.message}`, { cause })
+    throw cause instanceof RpcError ? unreachableChain(cause) : cause
   }
 }
 
+/** Throws AffidavitError `invalid_options` for a value that is neither a URL nor left out. */
+export function checkRpc(url: unknown): void {
+  if (url !== undefined && !(typeof url === 'string' && URL.canParse(url)))
+    throw new AffidavitError('invalid_options', 'expected rpc to be a URL')
+}
+
+export function unreachableChain(cause: RpcError): AffidavitError {
+  return new AffidavitError('unreachable', `the chain's endpoint: ${cause.message}`, { cause })
+}
+
 /**
- * Reads the facts that verifyBundle needs. If `blockNumber` is null, reads no block. Throws
+ * Reads the facts that verifyBundle needs. Reads no block for a number that is null. Throws
  * RpcError. Does NOT show that the answers are true: you must trust the endpoint's operator.
  */
-export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
+export async function readChainFacts(
+  rpc: Rpc,
+  { anchor, provider }: NamedBlocks,
+): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>
     readTwice(() => rpc.call(method, params), { signal: undefined, isBroken })
-  const [chainId, block, newest] = await Promise.all([
+  const readBlock = (number: number | null) =>
+    number === null ? null : ask('eth_getBlockByNumber', [toQuantity(number), false])
+  const [chainId, block, newest, providerBlock] = await Promise.all([
     ask('eth_chainId', []),
-    blockNumber === null ? null : ask('eth_getBlockByNumber', [toQuantity(blockNumber), false]),
+    readBlock(anchor),
     ask('eth_blockNumber', []),
+    readBlock(provider),
   ])
-  return { chainId: countOf(chainId), blockHash: hashOf(block), newestBlock: countOf(newest) }
+  return {
+    chainId: countOf(chainId),
+    blockHash: hashOf(block),
+    newestBlock: countOf(newest),
+    ...(provider === null ? {} : { providerBlock: timedBlockOf(providerBlock) }),
+  }
 }
 
 function isBroken(fault: unknown): boolean {
@@ -50,4 +70,10 @@ function hashOf(block: unknown): string | null {
   if (typeof hash !== 'string' || !/^0x[0-9a-fA-F]{64}$/.test(hash))
     throw new RpcError('bad_answer', 'expected a block with its hash')
   return hash.toLowerCase()
+}
+
+function timedBlockOf(block: unknown): ChainFacts['providerBlock'] {
+  const hash = hashOf(block)
+  const stated = typeof block === 'object' && block && 'timestamp' in block ? block.timestamp : null
+  return hash === null ? null : { hash, timestamp: countOf(stated) }
 }

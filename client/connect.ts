@@ -8,6 +8,7 @@ import {
 } from './anchored.ts'
 import type { AskedGateway } from './ask-gateway.ts'
 import type { AttestedNotary } from './attest-notary.ts'
+import { checkRpc } from './chain-facts.ts'
 import { createCheckedFetch } from './checked-fetch.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { type Fetch, isSafeForKey } from './gateway.ts'
@@ -16,6 +17,7 @@ import { patientFetch } from './patient-fetch.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import type { AttestedProvider, Providers, ProvidersOption, RefusedProvider } from './providers.ts'
 import { createReleaseUpdates } from './release-updates.ts'
+import { createRpc } from './rpc.ts'
 import {
   type CallSession,
   type CallSessionOptions,
@@ -44,6 +46,11 @@ export type ConnectOptions = {
    * Default: any provider.
    */
   readonly providers?: ProvidersOption
+  /**
+   * URL of a JSON-RPC endpoint of the chain, for `providers`: the time of the nonce's block shows the
+   * age of their evidence. You must trust its operator. Default: their age is not checked.
+   */
+  readonly rpc?: string
   /** Accepts enclaves in debug mode: the host can read their memory. Default false. */
   readonly allowDebug?: boolean
   /**
@@ -160,8 +167,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
   const now = () => Date.now()
   const notaries = createNotaries(gateway, { policy: releases.policy, now })
-  const judged = options.providers
-  const providers = judged === undefined ? null : await openProviders(gateway, { judged, now })
+  const providers = await openProviders(gateway, { ...options, now })
   const { proofs, add, bind } = createProofs(
     countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT),
   )
@@ -231,12 +237,22 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
 /** Loads the code for judging providers on demand, because it is over a quarter of all code. */
 async function openProviders(
   gateway: AskedGateway,
-  { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },
-): Promise<Providers> {
+  {
+    providers: judged,
+    rpc: url,
+    now,
+  }: Pick<ConnectOptions, 'providers' | 'rpc'> & { readonly now: () => number },
+): Promise<Providers | null> {
+  if (judged === undefined && url !== undefined)
+    throw invalid('expected providers beside rpc: the chain shows the age of their evidence')
+  if (judged === undefined) return null
   if (!hasOwnMembersAlone(judged) || Object.keys(judged).some((name) => name !== 'policies'))
     throw invalid('expected providers to be an object of policies')
+  checkRpc(url)
+  const { fetch, timeoutMs } = gateway
+  const rpc = url === undefined ? null : createRpc({ url, fetch, timeoutMs })
   const { createProviders } = await import('./providers.ts')
-  return createProviders(gateway, { ...ownMembers(judged), now })
+  return createProviders(gateway, { ...ownMembers(judged), rpc, now })
 }
 
 const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
@@ -245,6 +261,7 @@ const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
   'expect',
   'roots',
   'providers',
+  'rpc',
   'allowDebug',
   'encrypt',
   'hold',

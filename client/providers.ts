@@ -1,7 +1,10 @@
 import { encodeHex, encodeUtf8, sha256 } from '#attestation/bytes.ts'
 import { PROVIDER_KEYS_MAX } from '#attestation/demands.ts'
 import { PolicyError } from '#attestation/nitro/policy.ts'
-import { PROVIDER_EVIDENCE_BYTES_MAX } from '#attestation/providers/evidence/evidence-document.ts'
+import {
+  type LookedUpBlock,
+  PROVIDER_EVIDENCE_BYTES_MAX,
+} from '#attestation/providers/evidence/evidence-document.ts'
 import { isParsedPolicy } from '#attestation/providers/evidence/mark-parsed.ts'
 import {
   type ProviderPolicy,
@@ -14,8 +17,11 @@ import {
 import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { type AskedGateway, askGateway, readFromGateway } from './ask-gateway.ts'
+import { unreachableChain } from './chain-facts.ts'
 import { AffidavitError, messageOf, shown } from './errors.ts'
 import { type ListedProvider, readListedProviders } from './listed-providers.ts'
+import { lookUpNonceBlock } from './nonce-block.ts'
+import { type Rpc, RpcError } from './rpc.ts'
 
 /** The option `providers` of connect: which providers may receive a call. */
 export type ProvidersOption = {
@@ -84,9 +90,14 @@ const JUDGE_PAUSE_MS = 10_000
  */
 export function createProviders(
   gateway: AskedGateway,
-  options: { readonly policies: ProvidersOption['policies']; readonly now: () => number },
+  options: {
+    readonly policies: ProvidersOption['policies']
+    /** The chain of the nonces' blocks. Null: the age of evidence is not checked. */
+    readonly rpc: Rpc | null
+    readonly now: () => number
+  },
 ): Providers {
-  const { now } = options
+  const { now, rpc } = options
   const policies = readPolicies(options.policies)
   let attested: readonly AttestedProvider[] = []
   let refused: readonly RefusedProvider[] = []
@@ -99,7 +110,7 @@ export function createProviders(
 
   async function judgeAll(signal?: AbortSignal): Promise<void> {
     const known = listValid()
-    const outcomes = await judgeListed(gateway, { policies, known, now, signal })
+    const outcomes = await judgeListed(gateway, { policies, known, rpc, now, signal })
     const accepted = outcomes.filter((one) => 'keys' in one)
     const isNewer = ({ origin }: AttestedProvider) => accepted.some((one) => one.origin === origin)
     attested = [...accepted, ...known.filter((one) => !isNewer(one))]
@@ -170,6 +181,7 @@ type Judging = {
   readonly policies: readonly ProviderPolicy[]
   /** Attested providers whose evidence is still valid. */
   readonly known: readonly AttestedProvider[]
+  readonly rpc: Rpc | null
   readonly now: () => number
   readonly signal: AbortSignal | undefined
 }
@@ -207,7 +219,7 @@ async function judgeListed(
 async function judgeEntry(
   gateway: AskedGateway,
   { provider, origin, kind, digest }: ListedProvider,
-  { policies, known, now, signal }: Judging,
+  { policies, known, rpc, now, signal }: Judging,
 ): Promise<AttestedProvider> {
   const fitting = policies.filter((one) => one.kind === kind && one.origins.includes(origin))
   if (fitting.length === 0) throw refusal('no policy is for its kind and origin')
@@ -220,10 +232,14 @@ async function judgeEntry(
   })
   if (encodeHex(sha256(bytes)) !== digest)
     throw new AffidavitError('invalid_reply', 'expected the evidence to have the stated digest')
+  const lookedUp = rpc === null ? null : await lookUp(rpc, bytes)
   const refusals: AffidavitError[] = []
   for (const policy of fitting) {
     try {
-      return { provider, ...(await judgeEvidence(bytes, { policy, origin, atMs: now() })) }
+      return {
+        provider,
+        ...(await judgeEvidence(bytes, { policy, origin, lookedUp, atMs: now() })),
+      }
     } catch (fault) {
       if (!(fault instanceof AffidavitError)) throw fault
       refusals.push(fault)
@@ -232,15 +248,30 @@ async function judgeEntry(
   throw refusals[0] ?? refusal('no policy accepts it')
 }
 
+/** Throws AffidavitError `unreachable`. */
+async function lookUp(rpc: Rpc, bytes: Uint8Array): Promise<LookedUpBlock | null> {
+  try {
+    return await lookUpNonceBlock(rpc, bytes)
+  } catch (fault) {
+    throw fault instanceof RpcError ? unreachableChain(fault) : fault
+  }
+}
+
 async function judgeEvidence(
   bytes: Uint8Array,
   {
     policy,
     origin,
+    lookedUp,
     atMs,
-  }: { readonly policy: ProviderPolicy; readonly origin: string; readonly atMs: number },
+  }: {
+    readonly policy: ProviderPolicy
+    readonly origin: string
+    readonly lookedUp: LookedUpBlock | null
+    readonly atMs: number
+  },
 ): Promise<Omit<AttestedProvider, 'provider'>> {
-  const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(atMs))
+  const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(atMs), lookedUp)
   try {
     requireChecks(checks)
   } catch (cause) {
@@ -249,7 +280,11 @@ async function judgeEvidence(
   }
   if (facts?.origin !== origin) throw refusal(`expected evidence of ${origin}`)
   const keys = facts.tlsKeys.map(({ spkiSha256 }) => spkiSha256)
-  const endMs = Math.min(facts.fetchedAtMs + policy.maxAgeMs, facts.endsAtMs ?? Number.MAX_VALUE)
+  const { blockTimeMs, fetchedAtMs, endsAtMs } = facts
+  const endMs = Math.min(
+    (blockTimeMs ?? fetchedAtMs) + policy.maxAgeMs,
+    endsAtMs ?? Number.MAX_VALUE,
+  )
   return { origin, keys, validUntil: new Date(endMs), checks, facts }
 }
 

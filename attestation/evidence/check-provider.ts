@@ -1,6 +1,6 @@
 import { decodeBase64 } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
-import { check, type Finding, reasonOf } from '../finding.ts'
+import { attempt, check, type Finding, reasonOf } from '../finding.ts'
 import { weightsOf } from '../providers/evidence/model-weights.ts'
 import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import type { ProviderJudgement } from '../providers/evidence/verify-provider-evidence.ts'
@@ -8,6 +8,7 @@ import { requireChecks } from '../providers/provider-checks.ts'
 import type { Receipt } from '../receipt.ts'
 import type { EvidenceBundle } from './bundle.ts'
 import type { BundleCheck, ProviderEvidenceFacts } from './bundle-checks.ts'
+import type { ChainFacts, NamedBlocks } from './policy.ts'
 
 /** Latest time of a Date, Unix milliseconds. A receipt can state a later time. */
 const DATE_MS_MAX = 8.64e15
@@ -24,6 +25,7 @@ export function judgedTimeOf({ finished_at }: Receipt): Date {
 export async function judgeProvider(
   { record, provider_evidence }: EvidenceBundle,
   policy: ProviderPolicy | null,
+  chain: ChainFacts | undefined,
 ): Promise<ProviderJudgement | null> {
   if (provider_evidence === undefined) return null
   // Loaded only for bundles with evidence: the module is a third of the verifier's code.
@@ -31,7 +33,20 @@ export async function judgeProvider(
     '../providers/evidence/verify-provider-evidence.ts'
   )
   const at = judgedTimeOf(record.receipt)
-  return await verifyProviderEvidence(decodeBase64(provider_evidence), policy, at)
+  const { chainId, providerBlock } = chain ?? {}
+  const lookedUp =
+    chainId === undefined || providerBlock === undefined ? null : { chainId, block: providerBlock }
+  return await verifyProviderEvidence(decodeBase64(provider_evidence), policy, at, lookedUp)
+}
+
+/** The blocks that a bundle names: of its anchor, and of the nonce of its provider's evidence. */
+export async function namedBlocksOf(bundle: EvidenceBundle): Promise<NamedBlocks> {
+  const { block, provider_evidence } = bundle
+  const anchor = block?.number ?? null
+  if (provider_evidence === undefined) return { anchor, provider: null }
+  const { parseProviderEvidence } = await import('../providers/evidence/evidence-document.ts')
+  const parsed = attempt(() => parseProviderEvidence(decodeBase64(provider_evidence)))
+  return { anchor, provider: 'value' in parsed ? (parsed.value.block?.number ?? null) : null }
 }
 
 /**
@@ -84,7 +99,8 @@ function checkAttested(
   if (policy === null) return { notChecked: 'no policy for the provider was given' }
   requireChecks(checks)
   const roots = policy.roots.isReplaced ? ', under roots of the policy: for development' : ''
-  return `${facts?.kind} at ${facts?.origin}, on ${facts?.tee}${roots}`
+  const age = facts?.blockTimeMs === null ? '; its age is not checked' : ''
+  return `${facts?.kind} at ${facts?.origin}, on ${facts?.tee}${roots}${age}`
 }
 
 function sayFault(fault: unknown): string {

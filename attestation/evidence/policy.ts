@@ -9,6 +9,7 @@ import {
 } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
+import type { LookedUpBlock } from '../providers/evidence/evidence-document.ts'
 import { isParsedPolicy } from '../providers/evidence/mark-parsed.ts'
 import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
@@ -77,7 +78,18 @@ export type ChainFacts = {
    */
   readonly blockHash: string | null
   readonly newestBlock: number
+  /**
+   * The chain's block with the number of the block in the evidence of the provider. Null if the chain
+   * has no such block. If left out, it was not looked up.
+   */
+  readonly providerBlock?: LookedUpBlock['block']
 }
+
+/** The numbers of the blocks that evidence names. Null: it names none. */
+export type NamedBlocks = { readonly anchor: number | null; readonly provider: number | null }
+
+/** Reads the facts of the named blocks from a chain. */
+export type AskChain = (blocks: NamedBlocks) => Promise<ChainFacts>
 
 export type BundleContext = {
   /** If left out, the bundle is checked without a chain. */
@@ -126,7 +138,7 @@ const POLICY_FORMS: Forms<BundlePolicy> = {
     listOf(BYTES_32)(value, name)
     if (isList(value) && value.length === 0) throw unfit(name, 'one root or more, or left out')
   },
-  revoked: listOf((value, name) => checkMembers(value, name, REVOKED_FORMS, 'all')),
+  revoked: listOf((value, name) => checkMembers(value, name, REVOKED_FORMS, [])),
   allowDebug: (value, name) => {
     if (typeof value !== 'boolean') throw unfit(name, 'true or false')
   },
@@ -138,7 +150,7 @@ const POLICY_FORMS: Forms<BundlePolicy> = {
 const REVOKED_FORMS = { issuer: bytesOf(null), serial: bytesOf(null) }
 
 const CONTEXT_FORMS: Forms<BundleContext> = {
-  chain: (value, name) => checkMembers(value, name, CHAIN_FORMS, 'all'),
+  chain: (value, name) => checkMembers(value, name, CHAIN_FORMS, ['providerBlock']),
   attestations: (value, name) => {
     const verify = isRecord(value) && Object.hasOwn(value, 'verify') ? value.verify : null
     if (typeof verify !== 'function') throw unfit(name, 'a verifier of createAttestationVerifier')
@@ -148,20 +160,24 @@ const CONTEXT_FORMS: Forms<BundleContext> = {
 const CHAIN_FORMS: Forms<ChainFacts> = {
   chainId: checkCount,
   blockHash: (value, name) => {
-    if (value !== null && !(typeof value === 'string' && BLOCK_HASH.test(value)))
-      throw unfit(name, `0x and ${HASH_BYTES} bytes of hex, or null`)
+    if (value !== null) checkBlockHash(value, name)
   },
   newestBlock: checkCount,
+  providerBlock: (value, name) => {
+    if (value !== null) checkMembers(value, name, PROVIDER_BLOCK_FORMS, [])
+  },
 }
+
+const PROVIDER_BLOCK_FORMS = { hash: checkBlockHash, timestamp: checkCount }
 
 const BLOCK_HASH = /^0x[0-9a-fA-F]{64}$/
 
-/** Refuses unknown members. With `needed`, no member may be left out. */
+/** Refuses unknown members. No member may be left out, but for those in `optional`. */
 function checkMembers(
   value: unknown,
   name: string,
   forms: Readonly<Record<string, Form>>,
-  needed?: 'all',
+  optional: readonly string[] = Object.keys(forms),
 ): void {
   if (!hasOwnMembersAlone(value)) throw unfit(name, `an object of ${Object.keys(forms).join(', ')}`)
   const unknown = Object.keys(value).find((member) => !Object.hasOwn(forms, member))
@@ -170,7 +186,7 @@ function checkMembers(
   const own = ownMembers(value)
   for (const [member, check] of Object.entries(forms)) {
     const given = own[member]
-    if (given !== undefined || needed === 'all') check(given, `${name}.${member}`)
+    if (given !== undefined || !optional.includes(member)) check(given, `${name}.${member}`)
   }
 }
 
@@ -190,6 +206,11 @@ function bytesOf(length: number | null): Form {
         `a Uint8Array${length === null ? '' : ` of ${length} bytes`}; of hex, decodeHex makes one`,
       )
   }
+}
+
+function checkBlockHash(value: unknown, name: string): void {
+  if (!(typeof value === 'string' && BLOCK_HASH.test(value)))
+    throw unfit(name, `0x and ${HASH_BYTES} bytes of hex, or null`)
 }
 
 function checkCount(value: unknown, name: string): void {

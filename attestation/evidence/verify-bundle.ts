@@ -63,7 +63,7 @@ export async function verifyBundle(
   }
   const bundle = parsed.value
   const { receipt } = bundle.record
-  const provider = await judgeProvider(bundle, providerPolicy)
+  const provider = await judgeProvider(bundle, providerPolicy, chain)
   const made: readonly BundleCheck[] = [
     { name: 'format', outcome: 'passed', detail: `version ${bundle.version}` },
     ...checkRecord(bundle.record),

@@ -29,7 +29,7 @@ export function describeProvider(
     ['GPU', facts.gpus.length === 0 ? 'not shown' : facts.gpus.join(', ')],
     ...(weights === null ? sayModels(facts) : [['weights', sayWeights(weights)] as const]),
     ['fetched', `${isoOf(facts.fetchedAtMs)}, by the collector's clock`],
-    ['block', block === null ? 'none' : `not before ${sayNonce(block)}, which was not looked up`],
+    ['block', block === null ? 'none' : `not before ${sayNonce(block, facts.blockTimeMs)}`],
     ['ends', facts.endsAtMs === null ? 'not stated' : isoOf(facts.endsAtMs)],
     ...(facts.hasReplacedRoots
       ? [['roots', "of the policy in place of the makers' roots: for development"] as const]
@@ -72,6 +72,12 @@ function sayKeys({ tlsKeys, encryptionKey }: ProviderFacts): readonly ProviderLi
   ]
 }
 
-function sayNonce({ chainId, number, hash }: NonNullable<ProviderFacts['block']>): string {
-  return `block ${number} of chain ${chainId}, 0x${encodeHex(hash)}`
+function sayNonce(
+  { chainId, number, hash }: NonNullable<ProviderFacts['block']>,
+  timeMs: number | null,
+): string {
+  const name = `0x${encodeHex(hash)}`
+  return timeMs === null
+    ? `block ${name}, which was not looked up`
+    : `block ${number} of chain ${chainId}, ${name}, of ${isoOf(timeMs)}`
 }

@@ -1,7 +1,8 @@
 import { completeRecord, type KeptExchange } from '../compare-exchange.ts'
 import { parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
-import type { BundlePolicy, ChainFacts } from '../evidence/policy.ts'
+import { namedBlocksOf } from '../evidence/check-provider.ts'
+import type { AskChain, BundlePolicy, NamedBlocks } from '../evidence/policy.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt } from '../finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
@@ -25,8 +26,8 @@ export type BundleJudgement = {
 
 /**
  * Checks a bundle, and compares it with the kept exchange. The kept request or answer is used for a
- * missing part with the same hash. `askChain` receives the bundle's block number, or null. Throws
- * the errors of `askChain`, but never because of the bundle.
+ * missing part with the same hash. Throws the errors of
+ * `askChain`, but never because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,
@@ -34,13 +35,13 @@ export async function judgeBundle(
     readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
     readonly kept: KeptExchange
-    readonly askChain: ((blockNumber: number | null) => Promise<ChainFacts>) | null
+    readonly askChain: AskChain | null
   },
 ): Promise<BundleJudgement> {
   const { policy, verifier, kept, askChain } = demands
   const record = memberOf(given, 'record')
   const bundle = isJsonObject(record) ? { ...given, record: completeRecord(record, kept) } : given
-  const chain = askChain === null ? null : await askChain(blockNumberOf(bundle))
+  const chain = askChain === null ? null : await askChain(await blocksOf(bundle))
   const report = await verifyBundle(bundle, policy, {
     attestations: verifier,
     ...(chain === null ? {} : { chain }),
@@ -63,8 +64,8 @@ export async function judgeBundle(
   }
 }
 
-/** Returns null if the bundle has no block. Other checks report a missing block. */
-function blockNumberOf(bundle: JsonObject): number | null {
+/** Other checks report a bundle that names no block, or that has another form. */
+async function blocksOf(bundle: JsonObject): Promise<NamedBlocks> {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
-  return 'value' in parsed ? (parsed.value.block?.number ?? null) : null
+  return 'value' in parsed ? await namedBlocksOf(parsed.value) : { anchor: null, provider: null }
 }

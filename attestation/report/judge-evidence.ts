@@ -1,4 +1,4 @@
-import type { BundlePolicy, ChainFacts } from '../evidence/policy.ts'
+import type { AskChain, BundlePolicy } from '../evidence/policy.ts'
 import type { AttestationPolicy } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { ownMembers } from '../own-members.ts'
@@ -54,8 +54,8 @@ export async function judgeEvidence(
     readonly expected: ExpectedEvidence
     readonly kept: KeptFiles
     readonly verifier: AttestationVerifier
-    /** If null, no chain is used. `blockNumber` is null if the evidence has no block. */
-    readonly askChain: ((blockNumber: number | null) => Promise<ChainFacts>) | null
+    /** If null, no chain is used. */
+    readonly askChain: AskChain | null
   },
 ): Promise<EvidenceJudgement> {
   const { expected, kept, verifier, askChain } = demands

@@ -1,7 +1,8 @@
 import { DIALECTS, type Dialect } from '../dialects/dialects.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
-import type { BundleContext, BundlePolicy, ChainFacts } from '../evidence/policy.ts'
+import { namedBlocksOf } from '../evidence/check-provider.ts'
+import type { AskChain, BundleContext, BundlePolicy, ChainFacts } from '../evidence/policy.ts'
 import { type Judgement, judgeChecks, orderChecks, refuseForm } from '../evidence/verdict.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt, reasonOf } from '../finding.ts'
@@ -44,8 +45,8 @@ export type TimelineStep = TurnStep & { readonly call: number }
 
 export type VerifySessionContext = {
   readonly attestations?: NonNullable<BundleContext['attestations']>
-  /** If left out, no chain is used. `blockNumber` is null if the call has no block. */
-  readonly askChain?: (blockNumber: number | null) => Promise<ChainFacts>
+  /** If left out, no chain is used. */
+  readonly askChain?: AskChain
 }
 
 /**
@@ -101,13 +102,15 @@ async function verifyCalls(
 ): Promise<readonly BundleReport[]> {
   const { policy, context } = demands
   const { attestations, askChain } = context
-  // Calls with the same anchor have the same block, so the chain is asked once for each block.
-  const blocks = new Map<number | null, ChainFacts>()
+  // Calls with the same anchor have the same block, so the chain is asked once for the same blocks.
+  const known = new Map<string, ChainFacts>()
   const reports: BundleReport[] = []
   for (const [at, bundle] of given.entries()) {
-    const number = read[at]?.block?.number ?? null
-    const chain = blocks.get(number) ?? (await askChain?.(number))
-    if (chain !== undefined) blocks.set(number, chain)
+    const parsed = read[at] ?? null
+    const blocks = parsed ? await namedBlocksOf(parsed) : { anchor: null, provider: null }
+    const key = `${blocks.anchor} ${blocks.provider}`
+    const chain = known.get(key) ?? (await askChain?.(blocks))
+    if (chain !== undefined) known.set(key, chain)
     reports.push(
       await verifyBundle(bundle, policy, {
         ...(attestations === undefined ? {} : { attestations }),

@@ -5,7 +5,10 @@ import { checkProvider, judgedTimeOf } from '#attestation/evidence/check-provide
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { memberAt } from '#attestation/json/value.ts'
 import { ownMembers } from '#attestation/own-members.ts'
-import { PROVIDER_EVIDENCE_BYTES_MAX } from '#attestation/providers/evidence/evidence-document.ts'
+import {
+  type LookedUpBlock,
+  PROVIDER_EVIDENCE_BYTES_MAX,
+} from '#attestation/providers/evidence/evidence-document.ts'
 import { type RecordWeights, weightsOf } from '#attestation/providers/evidence/model-weights.ts'
 import type { ProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import {
@@ -23,6 +26,9 @@ import {
 import { printable } from '#attestation/report/printable.ts'
 import { AffidavitError } from '#client/errors.ts'
 import { type ListedProvider, readListedProviders } from '#client/listed-providers.ts'
+import { lookUpNonceBlock } from '#client/nonce-block.ts'
+import { createRpc, type Rpc } from '#client/rpc.ts'
+import { throwUnreached } from './evidence/chain-facts.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { formatChecks, printableJson } from './printable.ts'
@@ -31,6 +37,7 @@ import { openProviderPolicy } from './provider-policy-file.ts'
 export type ProviderOptions = {
   readonly policy?: string
   readonly at?: Date
+  readonly rpc?: string
   readonly provider?: string
   readonly json?: boolean
 }
@@ -65,7 +72,9 @@ export async function reportProviders(
   const policy = options.policy === undefined ? null : await openProviderPolicy(options.policy)
   const found = await findEvidence(source, options.provider ?? null, policy)
   const judged: JudgedProvider[] = []
-  for (const one of found) judged.push(await judgeFound(one, policy, options.at ?? null))
+  const rpc = options.rpc === undefined ? null : createRpc({ url: options.rpc })
+  for (const one of found)
+    judged.push(await judgeFound(one, { policy, rpc, at: options.at ?? null }))
   const isOk = judged.every(({ refusal, isFailed }) => !isFailed && (!policy || refusal === null))
   const output = options.json
     ? `${printableJson({ ok: isOk, providers: judged.map((one) => jsonOf(one, policy)) })}\n`
@@ -75,11 +84,18 @@ export async function reportProviders(
 
 async function judgeFound(
   { name, bytes, origin, receipt }: FoundEvidence,
-  policy: ProviderPolicy | null,
-  given: Date | null,
+  {
+    policy,
+    rpc,
+    at: given,
+  }: {
+    readonly policy: ProviderPolicy | null
+    readonly rpc: Rpc | null
+    readonly at: Date | null
+  },
 ): Promise<JudgedProvider> {
   const at = given ?? (receipt && judgedTimeOf(receipt)) ?? new Date()
-  const judged = await verifyProviderEvidence(bytes, policy, at)
+  const judged = await verifyProviderEvidence(bytes, policy, at, rpc && (await lookUp(rpc, bytes)))
   const { facts } = judged
   if (origin !== null && facts !== null && facts.origin !== origin)
     throw new CliError(
@@ -90,6 +106,11 @@ async function judgeFound(
   const model = receipt && (receipt.model.returned ?? receipt.model.requested)
   const weights = facts === null || model === null ? null : weightsOf(facts.model, model)
   return { facts, checks, name, refusal: refusalOf(checks), isFailed, weights }
+}
+
+/** Throws ChainUnreached. */
+async function lookUp(rpc: Rpc, bytes: Uint8Array): Promise<LookedUpBlock | null> {
+  return await lookUpNonceBlock(rpc, bytes).catch(throwUnreached)
 }
 
 /** Checks that a bundle's evidence is for the origin and the key that its receipt names. */
@@ -199,7 +220,8 @@ function headline(
   if (policy !== null && refusal === null)
     return (
       'ATTESTED: the evidence passes your ' +
-      `policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}.`
+      `policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}` +
+      `${facts?.blockTimeMs === null ? '; its age is not checked' : ''}.`
     )
   if (policy !== null && refusal !== null)
     return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`

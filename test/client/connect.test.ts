@@ -15,6 +15,8 @@ describe('connect', () => {
     ['providers that are none', { providers: null }],
     ['providers without policies', { providers: {} }],
     ['providers with an unknown member', { providers: { policies: ['{}'], policy: '{}' } }],
+    ['a chain without providers', { rpc: 'https://chain.example' }],
+    ['a chain that is no URL', { providers: { policies: ['{}'] }, rpc: 'chain' }],
   ])('connect refuses a wrong option: %s', async (_, more) => {
     const options = { ...OPTIONS, ...more } as ConnectOptions
     await expect(connect(options)).rejects.toMatchObject({ code: 'invalid_options' })

@@ -12,6 +12,7 @@ import type { Fetch } from '#client/gateway.ts'
 import { createNotaries, type Notaries } from '#client/notaries.ts'
 import { createProofs, type Proof, type Proofs } from '#client/proof.ts'
 import { createProviders, type Providers } from '#client/providers.ts'
+import type { Rpc } from '#client/rpc.ts'
 import type { SessionTurns } from '#client/session.ts'
 import { buildRecord, CHAIN_ID, CONTRACT, NOTARY } from '../attestation/build-record.ts'
 import { CHUNKS } from '../attestation/kept-streams.ts'
@@ -105,6 +106,7 @@ export function openMemoryClient(
     encrypt = false,
     hold = false,
     policies,
+    rpc = null,
     session = null,
     keep = () => undefined,
   }: {
@@ -115,6 +117,8 @@ export function openMemoryClient(
     readonly keep?: (proof: Proof) => void | Promise<void>
     /** Policies of attested providers. */
     readonly policies?: readonly object[]
+    /** The chain of the nonces of their evidence. */
+    readonly rpc?: Rpc | null
   } = {},
 ): MemoryClient {
   const client: { attack: Attack; nowMs: number } = { attack, nowMs: MADE_AT.getTime() + 1_000 }
@@ -181,7 +185,7 @@ export function openMemoryClient(
   )
   const options = { url: URL_OF_GATEWAY, apiKey: null, fetch: gateway, timeoutMs: 10_000 }
   const notaries = createNotaries(options, { policy, now })
-  const providers = policies === undefined ? null : createProviders(options, { policies, now })
+  const providers = policies === undefined ? null : createProviders(options, { policies, rpc, now })
   const { proofs, add, bind } = createProofs(100)
   const fetch = createCheckedFetch({
     baseURL: `${URL_OF_GATEWAY}/v1/verified`,

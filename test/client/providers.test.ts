@@ -4,6 +4,7 @@ import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { writeProviderEvidence } from '#attestation/providers/evidence/evidence-document.ts'
 import { AffidavitError } from '#client/errors.ts'
 import { createProviders } from '#client/providers.ts'
+import { createRpc, type Rpc, toQuantity } from '#client/rpc.ts'
 import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import {
   BOOT_CONFIGURATION,
@@ -150,6 +151,61 @@ describe('a client with policies of providers', () => {
   })
 })
 
+describe('a chain that shows how old evidence is', () => {
+  const HASH = `0x${'b1'.repeat(32)}`
+  const seconds = MADE_AT.getTime() / 1000
+  const chainOf = (block: object | null): Rpc => {
+    const results: Readonly<Record<string, unknown>> = {
+      eth_chainId: '0x1',
+      eth_blockNumber: '0x20',
+      eth_getBlockByNumber: block,
+    }
+    return createRpc({
+      url: 'https://chain.example',
+      fetch: async (_, init) => {
+        const { method } = JSON.parse(String(init?.body))
+        return Response.json({ jsonrpc: '2.0', id: 0, result: results[method] })
+      },
+    })
+  }
+  const blockAt = (timestamp: number) => ({ hash: HASH, timestamp: toQuantity(timestamp) })
+  const { bytes, policy } = evidenceOf('dstack', {
+    policy: { needs_block: true, max_age_hours: 1 },
+  })
+  const open = (rpc: Rpc | null) =>
+    openMemoryClient({ providers: serving([entryOf(bytes)], bytes) }, { policies: [policy], rpc })
+
+  it('evidence counts from the time of its block on', async () => {
+    client = open(chainOf(blockAt(seconds - 600)))
+    expect((await ask()).code).toBe('given')
+    const [provider] = client.providers?.list().attested ?? []
+    expect(provider?.validUntil.getTime()).toBe((seconds + 3_000) * 1000)
+    expect(provider?.facts.blockTimeMs).toBe((seconds - 600) * 1000)
+  })
+
+  it.each([
+    ['whose block is older than the policy accepts', blockAt(seconds - 3_700), 'evidence_too_old'],
+    ['whose block the chain does not have', null, 'block_not_on_chain'],
+    [
+      'whose block has another hash',
+      { ...blockAt(seconds), hash: `0x${'b2'.repeat(32)}` },
+      'block_not',
+    ],
+    ['of a chain that gives no time', { hash: HASH }, "the chain's endpoint: "],
+  ])('no call is sent to a provider with evidence %s', async (_, block, reason) => {
+    client = open(chainOf(block))
+    const refused = await ask()
+    expect(refused.code).toBe('no_attested_provider')
+    expect(refused.message).toContain(reason)
+    expect(client.bodies).toEqual([])
+  })
+
+  it('a policy that needs a block refuses evidence if no chain is given', async () => {
+    client = open(null)
+    expect((await ask()).message).toContain('not_checked: age, not checked')
+  })
+})
+
 describe('keys that the caller demands', () => {
   it('only keys that the caller accepts too are demanded', async () => {
     const provider_keys = [OTHER_KEY, SHOWN_KEY]
@@ -240,7 +296,7 @@ describe('evidence that ends', () => {
 describe('policies as options', () => {
   const gateway = { url: 'https://gateway.example', apiKey: null, fetch, timeoutMs: 1_000 }
   const open = (policies: unknown) => () =>
-    createProviders(gateway, { policies: policies as object[], now: Date.now })
+    createProviders(gateway, { policies: policies as object[], rpc: null, now: Date.now })
   const text = JSON.stringify(honest.policy)
 
   it.each<[string, unknown]>([

@@ -15,7 +15,7 @@ const Call = z.object({
 
 /**
  * Starts an endpoint that answers `eth_chainId`, `eth_blockNumber` and `eth_getBlockByNumber` (by
- * number; it gives number and hash alone), one at a time or in a batch, and refuses all other
+ * number; it gives number, hash and a known timestamp), one at a time or in a batch, and refuses all other
  * methods.
  */
 export async function startChainEndpoint(answers: ChainAnswers): Promise<ChainEndpoint> {
@@ -63,7 +63,9 @@ function resultOf(method: string, number: unknown, answers: ChainAnswers): unkno
       return quantity(answers.newest_block)
     case 'eth_getBlockByNumber': {
       const hash = answers.blocks[String(Number(number))]
-      return hash === undefined ? null : { number, hash }
+      const time = answers.times?.[String(Number(number))]
+      const timed = time === undefined ? {} : { timestamp: quantity(time) }
+      return hash === undefined ? null : { number, hash, ...timed }
     }
     default:
       return undefined

@@ -38,6 +38,8 @@ export type ChainAnswers = {
   readonly newest_block: number
   /** Hashes by number. */
   readonly blocks: Readonly<Record<string, string>>
+  /** Unix seconds by number. A block without a time is read for its hash alone. */
+  readonly times?: Readonly<Record<string, number>>
 }
 
 export type Verdict = 'verified' | 'consistent' | 'invalid'

@@ -4,7 +4,7 @@ import { orRefuse, ProviderEvidenceError } from '../provider-error.ts'
 export const EVIDENCE_CHECKS = {
   'evidence document': 'the bytes are a provider evidence',
   provider: 'the evidence is of the kind and the origin that the policy names',
-  age: 'the gateway says that it fetched the evidence in the accepted time',
+  age: 'the block of the nonce is of the accepted time',
   answer: "the provider's answer has the form of its kind",
   challenge: 'the answer is for the nonce',
   collateral: 'what was kept of the makers of hardware has its form',
@@ -27,6 +27,7 @@ export const EVIDENCE_CODES = {
   provider_origin: 'provider',
   block_missing: 'block nonce',
   block_nonce_mismatch: 'block nonce',
+  block_not_on_chain: 'block nonce',
   evidence_from_future: 'age',
   evidence_too_old: 'age',
   answer_missing: 'answer',

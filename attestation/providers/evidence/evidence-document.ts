@@ -42,6 +42,21 @@ export type NonceBlock = {
   readonly hash: Uint8Array
 }
 
+/**
+ * A chain's block with the number of a nonce's block, as the caller read it. It is as trustworthy as
+ * the endpoint of the chain.
+ */
+export type LookedUpBlock = {
+  readonly chainId: number
+  /** Null: the chain has no block with this number. */
+  readonly block: {
+    /** 0x and 64 hex digits. */
+    readonly hash: string
+    /** Unix seconds. */
+    readonly timestamp: number
+  } | null
+}
+
 /** The answers of a provider for a nonce, and the other data that the checks need. */
 export type ProviderEvidence = {
   readonly kind: ProviderKind

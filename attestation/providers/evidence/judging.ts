@@ -74,7 +74,7 @@ export type Judging = {
 }
 
 /** The terms of the policy. Without a policy: the default terms, and `code` is null. */
-type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
+export type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
   readonly code: CodeTerms | null
 }
 

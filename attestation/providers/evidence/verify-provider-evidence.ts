@@ -1,9 +1,12 @@
 import { encodeHex, equalBytes, sha256 } from '../../bytes.ts'
+import { isCount } from '../../json/value.ts'
 import { demand, judgedAt } from '../policy-options.ts'
 import {
   blockedBy,
   createProviderChecks,
+  type Established,
   established,
+  type NotMade,
   notGiven,
   type ProviderCheck,
   type ProviderChecks,
@@ -11,6 +14,7 @@ import {
 } from '../provider-checks.ts'
 import { EVIDENCE_CHECKS, type EvidenceCheckName, refuseEvidence } from './evidence-codes.ts'
 import {
+  type LookedUpBlock,
   type NonceBlock,
   type ProviderEvidence,
   type ProviderKind,
@@ -21,7 +25,13 @@ import { judgeAci } from './judge-aci.ts'
 import { judgeDstack } from './judge-dstack.ts'
 import { judgeNitro } from './judge-nitro.ts'
 import { judgeTinfoil } from './judge-tinfoil.ts'
-import { findOpen, type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
+import {
+  findOpen,
+  type Judging,
+  type KindFacts,
+  NO_KIND_FACTS,
+  type ProviderTerms,
+} from './judging.ts'
 import { isParsedPolicy } from './mark-parsed.ts'
 import { NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
 
@@ -32,8 +42,13 @@ export type ProviderFacts = KindFacts & {
   readonly origin: string
   /** Unix milliseconds, as the collecting gateway states. */
   readonly fetchedAtMs: number
-  /** The evidence is not older than this block. Null unless the check "block nonce" passed. */
+  /**
+   * The hardware signed a nonce that is made of the hash of this block. Null unless the check "block
+   * nonce" passed. Only the collector states chain and number if `blockTimeMs` is null.
+   */
   readonly block: NonceBlock | null
+  /** The evidence is not older. Unix milliseconds. Null unless the block was looked up. */
+  readonly blockTimeMs: number | null
   /** True if the policy replaces built-in roots. Such evidence is for development. */
   readonly hasReplacedRoots: boolean
 }
@@ -44,19 +59,22 @@ export type ProviderJudgement = {
   readonly checks: readonly ProviderCheck[]
 }
 
-/** The stated time of fetching can be this much later than the judgement, because clocks differ. */
+/** The latest time of a Date, Unix milliseconds. */
+const DATE_MS_MAX = 8.64e15
+/** The time of the block, or of fetching, can be this much later than the judgement, because clocks differ. */
 const CLOCK_SKEW_MS = 300_000
 
 /**
  * Judges attacker-controlled evidence of a provider under `policy` at the time `at`, by formats.md.
  * The checks are those of EVIDENCE_CHECKS, and checks of the parts, such as `TDX: PCK chain`.
  * Accept the evidence only if `requireChecks(checks)` returns. If the policy is null, the facts say
- * what the hardware shows, but `requireChecks` throws.
+ * what the hardware shows, but `requireChecks` throws. `lookedUp` is the block of
+ * `parseProviderEvidence(bytes).block` on a chain. Without it, or on another chain, the check "age"
+ * is not made, because only the collector states a time.
  *
  * It proves that hardware of this kind ran this code, and that the code stated these TLS keys. It
  * does NOT prove that the answer came over one of these keys: compare `tlsKeys` with the receipt.
- * It does NOT prove that the block is on a chain, that the code is good, or who operates the
- * machine. Throws only PolicyError, for a fault in the call.
+ * It does NOT prove that the code is good, or who operates the machine. Throws only PolicyError, for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(finishedAt))
@@ -67,8 +85,10 @@ export async function verifyProviderEvidence(
   bytes: Uint8Array,
   policy: ProviderPolicy | null,
   at: Date,
+  lookedUp: LookedUpBlock | null = null,
 ): Promise<ProviderJudgement> {
   const atMs = judgedAt(at)
+  demand(lookedUp === null || isLookedUp(lookedUp), 'a block of chainId, hash and timestamp')
   demand(bytes instanceof Uint8Array, 'the evidence as Uint8Array')
   const isParsed = policy === null || isParsedPolicy(policy)
   demand(isParsed, 'a policy of parseProviderPolicy, or null')
@@ -81,11 +101,6 @@ export async function verifyProviderEvidence(
   )
   const isAccepted = await make('provider', () =>
     evidence ? checkProvider(evidence, policy) : blockedBy('evidence document'),
-  )
-  await make('age', () =>
-    evidence
-      ? checkAge(evidence, { atMs, maxAgeMs: terms.maxAgeMs })
-      : blockedBy('evidence document'),
   )
   const parts: ProviderCheck[] = []
   const isJudged = evidence !== null && (isAccepted !== null || policy === null)
@@ -100,17 +115,30 @@ export async function verifyProviderEvidence(
         },
       })
     : await leaveOpen(checks)
-  const block = await make('block nonce', () =>
+  const found = await make('block nonce', () =>
     evidence
-      ? checkBlock(evidence, terms.needsBlock, checks.list())
+      ? checkBlock(evidence, { ...terms, lookedUp, checks: checks.list() })
       : blockedBy('evidence document'),
+  )
+  const blockTimeMs = found?.timeMs ?? null
+  await make('age', () =>
+    evidence ? checkAge(evidence, { ...terms, atMs, blockTimeMs }) : blockedBy('evidence document'),
   )
   const all = [...checks.list(), ...parts]
   if (evidence === null) return { facts: null, checks: all }
   const { kind, origin, fetchedAtMs } = evidence
   const hasReplacedRoots = terms.roots.isReplaced
   return {
-    facts: { ...facts, digest, kind, origin, fetchedAtMs, block, hasReplacedRoots },
+    facts: {
+      ...facts,
+      digest,
+      kind,
+      origin,
+      fetchedAtMs,
+      block: found?.block ?? null,
+      blockTimeMs,
+      hasReplacedRoots,
+    },
     checks: all,
   }
 }
@@ -148,15 +176,24 @@ function checkProvider({ kind, origin }: ProviderEvidence, policy: ProviderPolic
   return established(true, `${kind} at ${origin}`)
 }
 
+/** `timeMs` is null if the block was not looked up. */
+type NonceFacts = { readonly block: NonceBlock; readonly timeMs: number | null }
+
 /**
  * Depends on "challenge" and on "key binding", because a nonce shows an age only if the hardware
  * signed it. The nonce in version 3 of Tinfoil's document is signed only with its keys.
  */
 function checkBlock(
   { nonce, origin, block }: ProviderEvidence,
-  needsBlock: boolean,
-  checks: readonly ProviderCheck<EvidenceCheckName>[],
-) {
+  {
+    needsBlock,
+    lookedUp,
+    checks,
+  }: Pick<ProviderTerms, 'needsBlock'> & {
+    readonly lookedUp: LookedUpBlock | null
+    readonly checks: readonly ProviderCheck<EvidenceCheckName>[]
+  },
+): Established<NonceFacts> | NotMade {
   if (block === null && needsBlock)
     throw refuseEvidence('block_missing', 'expected a nonce that is made of a block')
   if (block === null) return waived('the nonce is random: only the collector knows that it is new')
@@ -168,20 +205,52 @@ function checkBlock(
   if (hasNoNonce) return waived('the answer does not have the nonce: no block shows its age')
   const open = findOpen(checks, ['challenge', 'key binding'])
   if (open) return blockedBy(open.name)
-  const detail = `not older than block ${block.number} of chain ${block.chainId}`
-  return established(block, `${detail}, which was not looked up`)
+  const hash = `0x${encodeHex(block.hash)}`
+  if (lookedUp?.chainId !== block.chainId)
+    return established({ block, timeMs: null }, `made of ${hash}, which was not looked up`)
+  if (lookedUp.block?.hash.toLowerCase() !== hash)
+    throw refuseEvidence(
+      'block_not_on_chain',
+      `expected block ${block.number} of chain ${block.chainId} to be ${hash}`,
+    )
+  const timeMs = Math.min(lookedUp.block.timestamp * 1000, DATE_MS_MAX)
+  const detail = `made of block ${block.number} of chain ${block.chainId}, of ${new Date(timeMs).toISOString()}`
+  return established({ block, timeMs }, detail)
 }
 
+function isLookedUp({ chainId, block }: LookedUpBlock): boolean {
+  if (!isCount(chainId)) return false
+  return block === null || (/^0x[0-9a-fA-F]{64}$/.test(block.hash) && isCount(block.timestamp))
+}
+
+/**
+ * The collector's clock can only refuse: nothing signs `fetched_at`, so anybody can state a later
+ * time.
+ */
 function checkAge(
   { fetchedAtMs }: ProviderEvidence,
-  { atMs, maxAgeMs }: { readonly atMs: number; readonly maxAgeMs: number },
+  {
+    atMs,
+    maxAgeMs,
+    needsBlock,
+    blockTimeMs,
+  }: Pick<ProviderTerms, 'maxAgeMs' | 'needsBlock'> & {
+    readonly atMs: number
+    readonly blockTimeMs: number | null
+  },
 ) {
-  if (fetchedAtMs > atMs + CLOCK_SKEW_MS)
+  const ageMs = atMs - (blockTimeMs ?? fetchedAtMs)
+  if (ageMs < -CLOCK_SKEW_MS)
     throw refuseEvidence('evidence_from_future', 'expected evidence from before the judged time')
-  if (atMs - fetchedAtMs > maxAgeMs)
+  if (ageMs > maxAgeMs)
     throw refuseEvidence(
       'evidence_too_old',
       `expected evidence of the last ${maxAgeMs / 3_600_000} hours`,
     )
-  return established(true, `by the collector's clock, ${Math.max(0, atMs - fetchedAtMs)} ms before`)
+  if (blockTimeMs === null)
+    return {
+      notChecked: "only the collector states a time: the nonce's block was not looked up",
+      isWaived: !needsBlock,
+    }
+  return established(true, `its block is of ${Math.max(0, ageMs)} ms before`)
 }

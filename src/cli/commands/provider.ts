@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
-import { parseUnixSeconds } from '../options.ts'
+import { parseRpcUrl, parseUnixSeconds } from '../options.ts'
 import type { ProviderOptions } from '../provider-report.ts'
 
 /**
@@ -26,6 +26,11 @@ export function registerProvider(program: Command): void {
       '--at <unix-seconds>',
       'judge as if it were this time (default: now; for a bundle, the time of its receipt)',
       parseUnixSeconds,
+    )
+    .option(
+      '--rpc <url>',
+      "JSON-RPC endpoint of the chain, to look up the block of the evidence's nonce: it shows the age",
+      parseRpcUrl,
     )
     .option('--provider <name>', "only this provider of the gateway's list")
     .option('--json', 'print one JSON object {ok, providers}')

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
-import { collectText } from '../options.ts'
+import { collectText, parseRpcUrl } from '../options.ts'
 import type { ProxyCommandOptions } from '../proxy/run-proxy.ts'
 
 const PORT_DEFAULT = 8787
@@ -31,6 +31,11 @@ export function registerProxy(program: Command): void {
         'file for each provider. The provider is judged before the call leaves, by evidence that ' +
         'the gateway passes on',
       collectText,
+    )
+    .option(
+      '--rpc <url>',
+      'JSON-RPC endpoint of the chain, with --provider-policy: shows how old the evidence is',
+      parseRpcUrl,
     )
     .option('--port <port>', 'port on 127.0.0.1; 0 for any free port', parsePort, PORT_DEFAULT)
     .option(

@@ -1,20 +1,17 @@
-import type { ChainFacts } from '#attestation/evidence/policy.ts'
+import type { ChainFacts, NamedBlocks } from '#attestation/evidence/policy.ts'
 import { printable } from '#attestation/report/printable.ts'
 import { readChainFacts } from '#client/chain-facts.ts'
 import { createRpc, RpcError } from '#client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
 /** Does the same as readChainFacts. Throws ChainUnreached. */
-export async function reachChainFacts(
-  url: string,
-  blockNumber: number | null,
-): Promise<ChainFacts> {
-  try {
-    return await readChainFacts(createRpc({ url }), blockNumber)
-  } catch (fault) {
-    if (fault instanceof RpcError) throw new ChainUnreached(printable(fault.message))
-    throw fault
-  }
+export async function reachChainFacts(url: string, blocks: NamedBlocks): Promise<ChainFacts> {
+  return await readChainFacts(createRpc({ url }), blocks).catch(throwUnreached)
+}
+
+/** Throws ChainUnreached in place of RpcError, and any other fault as it is. */
+export function throwUnreached(fault: unknown): never {
+  throw fault instanceof RpcError ? new ChainUnreached(printable(fault.message)) : fault
 }
 
 /** The chain's endpoint gave no usable answer. Checks without the chain are still possible. */

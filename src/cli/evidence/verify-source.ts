@@ -1,5 +1,5 @@
 import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
-import type { ChainFacts } from '#attestation/evidence/policy.ts'
+import type { AskChain } from '#attestation/evidence/policy.ts'
 import { isHtml } from '#attestation/report/evidence-page.ts'
 import {
   type EvidenceJudgement,
@@ -131,14 +131,12 @@ async function judge(
   // The module is loaded only when needed, so other checks start in half the time.
   const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
-    return { judged: await judgeBy((block) => reachChainFacts(rpc, block)), warning: null }
+    return { judged: await judgeBy((blocks) => reachChainFacts(rpc, blocks)), warning: null }
   } catch (fault) {
     if (!(fault instanceof ChainUnreached)) throw fault
     return { judged: await judgeBy(null), warning: fault.message }
   }
 }
-
-type AskChain = (blockNumber: number | null) => Promise<ChainFacts>
 
 /** The environment is read only for a URL, because a file needs no key. */
 async function locate(

@@ -22,6 +22,7 @@ export type ProxyCommandOptions = {
   readonly expect: string
   /** Policy files of providers. Undefined: any provider may receive a call. */
   readonly providerPolicy?: readonly string[]
+  readonly rpc?: string
   readonly port: number
   readonly save?: string
   readonly session?: string
@@ -218,7 +219,7 @@ function createCompleting(
 }
 
 async function open(
-  { url, expect: file, providerPolicy: files, hold, encrypt }: ProxyCommandOptions,
+  { url, expect: file, providerPolicy: files, rpc, hold, encrypt }: ProxyCommandOptions,
   onProof: (proof: Proof) => Promise<void>,
 ): Promise<Affidavit> {
   const { roots, ...expect } = await openExpectations(file)
@@ -229,6 +230,7 @@ async function open(
       expect,
       ...(roots === undefined ? {} : { roots }),
       ...(policies === undefined ? {} : { providers: { policies } }),
+      ...(rpc === undefined ? {} : { rpc }),
       hold: hold === true,
       encrypt,
       onProof,

@@ -3,6 +3,7 @@ import { EifError } from '#attestation/eif/eif-error.ts'
 import { measureEif } from '#attestation/eif/measure-eif.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { registersOf } from '#attestation/evidence/document-checks.ts'
+import type { NamedBlocks } from '#attestation/evidence/policy.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
 import { RELEASE_FORMAT } from '#attestation/release/release.ts'
@@ -117,7 +118,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   const isOfOne =
     evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
   const verifier = await openVerifier(expectations, { isOfOne, nowMs: Date.now() })
-  const askChain = rpc === null ? null : (block: number | null) => askChainAt(rpc, block)
+  const askChain = rpc === null ? null : (blocks: NamedBlocks) => askChainAt(rpc, blocks)
   const judged = await judgeEvidence(evidence, { expected, kept, verifier, askChain })
   const [unused] = isOfOne ? [] : verifier.unused()
   if (unused !== undefined) throw unused
@@ -149,9 +150,9 @@ async function openVerifier(
   return createListingVerifier(createAttestationVerifier(), lists, { isOfOne })
 }
 
-function askChainAt(url: string, block: number | null) {
+function askChainAt(url: string, blocks: NamedBlocks) {
   const fetch = globalThis.fetch.bind(globalThis)
-  return fetchChainFacts({ fetch, timeoutMs: CHAIN_TIMEOUT_MS }, url, block)
+  return fetchChainFacts({ fetch, timeoutMs: CHAIN_TIMEOUT_MS }, url, blocks)
 }
 
 async function judgeOneDocument(job: Job, read: JobExpectations): Promise<DocumentFound> {

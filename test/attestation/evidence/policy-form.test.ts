@@ -89,6 +89,16 @@ const CONTEXTS: readonly (readonly [string, string, unknown])[] = [
     { chain: { ...chain, newestBlock: 'latest' } },
   ],
   [
+    "a provider's block without a time",
+    'context.chain.providerBlock.timestamp',
+    { chain: { ...chain, providerBlock: { hash: chain.blockHash } } },
+  ],
+  [
+    "a provider's block as its hash",
+    'context.chain.providerBlock',
+    { chain: { ...chain, providerBlock: chain.blockHash } },
+  ],
+  [
     'confirmations in the chain',
     'without a member confirmations',
     { chain: { ...chain, confirmations: 9 } },

@@ -34,11 +34,11 @@ it('every check of a whole session passes, with and without a chain', async () =
   expect(report).toMatchObject({ verdict: 'verified', open: [], id: SESSION_ID })
   const asked: (number | null)[] = []
   const online = await verifySession(sessionOf(CALLS), policy, {
-    askChain: async (block) => {
-      asked.push(block)
+    askChain: async ({ anchor }) => {
+      asked.push(anchor)
       return {
         ...chain,
-        blockHash: CALLS.find((one) => one.block?.number === block)?.block?.hash ?? null,
+        blockHash: CALLS.find((one) => one.block?.number === anchor)?.block?.hash ?? null,
       }
     },
   })

@@ -1,4 +1,3 @@
-import type { JsonObject } from '#attestation/json/value.ts'
 import {
   buildAttested,
   buildProvider,
@@ -6,7 +5,11 @@ import {
 } from '../../attestation/evidence/build-attested.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
-import type { BuiltKind } from '../../support/provider-builder/evidence-builder.ts'
+import {
+  BLOCK_HASH,
+  type BuiltKind,
+  type EvidenceChanges,
+} from '../../support/provider-builder/evidence-builder.ts'
 import {
   consistent,
   type Draft,
@@ -18,7 +21,11 @@ import {
   verified,
 } from './draft.ts'
 
-const { bundle, providerPolicy } = buildAttested('tinfoil v3 TDX', {}, { neighbours: [2, 3] })
+const { bundle, providerPolicy, chain } = buildAttested(
+  'tinfoil v3 TDX',
+  {},
+  { neighbours: [2, 3] },
+)
 const policy = textOf(Buffer.from(providerPolicy).toString())
 const DEMANDED: DraftDemands = { ...EXPECTED, provider_policy: policy }
 const KEY = "provider's key"
@@ -45,15 +52,46 @@ function draft(
 }
 
 /** Evidence that only this member of its policy refuses. */
-function ofPolicy(name: string, kind: BuiltKind, changed: JsonObject): Draft {
-  const built = buildAttested(kind, { policy: changed }, { neighbours: [2, 3] })
+function ofPolicy(
+  name: string,
+  kind: BuiltKind,
+  changed: NonNullable<EvidenceChanges['policy']>,
+  { notChecked = [], ...evidence }: EvidenceChanges & { notChecked?: readonly string[] } = {},
+): Draft {
+  const built = buildAttested(kind, { ...evidence, policy: changed }, { neighbours: [2, 3] })
   const demands = {
     ...EXPECTED,
     provider_policy: textOf(Buffer.from(built.providerPolicy).toString()),
   }
   const about = `evidence that passes a policy but for its ${Object.keys(changed).join()}`
-  return draft(name, built.bundle, [about, invalid([ATTESTED], KEY, OFFLINE), demands])
+  return draft(name, built.bundle, [about, invalid([ATTESTED], ...notChecked, OFFLINE), demands])
 }
+
+const BLOCK = { chainId: chain.chainId, number: 17, hash: BLOCK_HASH }
+const atSeconds = MADE_AT.getTime() / 1000
+
+/** The evidence with a block of the bundle's chain, and what this chain answers about that block. */
+function ofBlock(
+  name: string,
+  [about, expect]: readonly [string, Draft['expect']],
+  found: { readonly hash?: Uint8Array; readonly timestamp: number },
+): Draft {
+  const { hash = BLOCK_HASH, timestamp } = found
+  const anchor = bundle.block?.number ?? 0
+  const answers = {
+    chain_id: chain.chainId,
+    newest_block: chain.newestBlock,
+    blocks: { [anchor]: String(chain.blockHash), 17: `0x${Buffer.from(hash).toString('hex')}` },
+    times: { 17: timestamp },
+  }
+  const source = swapped('tinfoil v3 TDX', { evidence: { block: BLOCK } })
+  return draft(name, source, [about, expect, { ...DEMANDED, chain: answers }])
+}
+
+const firmware = { mrtd: '11'.repeat(48), rtmr0: '22'.repeat(48) }
+const kernel = { rtmr1: 'a1'.repeat(48), rtmr2: 'a2'.repeat(48), rtmr3: '00'.repeat(48) }
+const floors = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
+const release = { release: undefined, weights: undefined }
 
 /** Bundles with evidence of their provider's machine, under development roots. */
 export const providerCases: readonly Draft[] = [
@@ -109,6 +147,47 @@ export const providerCases: readonly Draft[] = [
     }),
     ['evidence whose nonce is not made of the block that it names', invalid([ATTESTED], OFFLINE)],
   ),
-  ofPolicy('policy-origin', 'tinfoil v3 TDX', { origins: ['https://another.example'] }),
-  ofPolicy('policy-kind', 'dstack', { kind: 'aci' }),
+  ofPolicy(
+    'policy-origin',
+    'tinfoil v3 TDX',
+    { origins: ['https://another.example'] },
+    { notChecked: [KEY] },
+  ),
+  ofPolicy('policy-kind', 'dstack', { kind: 'aci' }, { notChecked: [KEY] }),
+  ofPolicy('policy-platforms', 'tinfoil v3 TDX', {
+    ...release,
+    measurements: { tdx: [kernel] },
+    tdx: { platforms: [firmware] },
+  }),
+  ofPolicy('policy-fmspcs', 'dstack', { tdx: { fmspcs: ['00806f050000'] } }),
+  ofPolicy('policy-chip', 'tinfoil v3 SNP', { snp: { floors, chip_ids: ['c2'.repeat(64)] } }),
+  ofPolicy('policy-vmpl', 'tinfoil v3 SNP', { snp: { floors, vmpl: 1 } }),
+  ofPolicy('policy-platform-info', 'tinfoil v3 SNP', {
+    snp: { floors, platform_info: { alias_check_complete: true, smt: false } },
+  }),
+  ofPolicy(
+    'policy-committed',
+    'tinfoil v3 SNP',
+    { snp: { floors, needs_committed: true } },
+    { snp: (report) => void report.set([30], 0x1e8) },
+  ),
+  ofPolicy('policy-block-not-looked-up', 'dstack', { needs_block: true }),
+  ofBlock(
+    'block-looked-up',
+    ['evidence whose nonce is made of a recent block of the chain', verified()],
+    { timestamp: atSeconds - 600 },
+  ),
+  ofBlock(
+    'block-older',
+    [
+      'evidence whose block is older than the policy accepts, and whose collector states a later time',
+      invalid([ATTESTED]),
+    ],
+    { timestamp: atSeconds - 20 * 86_400 },
+  ),
+  ofBlock(
+    'block-not-on-chain',
+    ['evidence of a block that the chain does not have', invalid([ATTESTED])],
+    { hash: new Uint8Array(32).fill(9), timestamp: atSeconds - 600 },
+  ),
 ]

@@ -1,4 +1,5 @@
 import type { ProviderEvidenceCode } from '#attestation/providers/evidence/evidence-codes.ts'
+import type { LookedUpBlock } from '#attestation/providers/evidence/evidence-document.ts'
 import { casesOf, nearly } from '../case-table.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { APP_ID, COMPOSE_HASH } from '../provider-builder/dstack-builder.ts'
@@ -16,7 +17,11 @@ import {
 } from '../provider-builder/evidence-builder.ts'
 
 type EvidenceCode = ProviderEvidenceCode | 'tcb_info_malformed' | 'pem_malformed'
-type EvidenceCase = EvidenceChanges & { readonly kind: BuiltKind }
+type EvidenceCase = EvidenceChanges & {
+  readonly kind: BuiltKind
+  /** The block of the nonce, if a chain was asked. */
+  readonly lookedUp?: LookedUpBlock
+}
 
 const HOUR_MS = 3_600_000
 const atMs = MADE_AT.getTime()
@@ -24,6 +29,11 @@ const other = new Uint8Array(32).fill(9)
 const otherHex = '09'.repeat(32)
 const nearNonce = nearly(NONCE)
 const nearDigest = Buffer.from(nearly(digestOf(BOOT_CONFIGURATION))).toString('hex')
+const blockSeconds = atMs / 1000
+const blockAt = (timestamp: number): LookedUpBlock => ({
+  chainId: 1,
+  block: { hash: `0x${'b1'.repeat(32)}`, timestamp },
+})
 const broken = (path: string) => ({
   collateral: (all: readonly ReturnType<typeof kept>[]) =>
     all.map((one) => (one.url.includes(path) ? kept(one.url, 'broken') : one)),
@@ -45,7 +55,7 @@ const MILAN = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
 
 const of =
   (kind: BuiltKind) =>
-  (changes: EvidenceChanges): EvidenceCase => ({ ...changes, kind })
+  (changes: Omit<EvidenceCase, 'kind'>): EvidenceCase => ({ ...changes, kind })
 const [nitro, dstack, aci] = [of('nitro'), of('dstack'), of('aci')]
 const [tinfoil2, tinfoilSnp] = [of('tinfoil v2'), of('tinfoil v3 SNP')]
 const tinfoilTdx = of('tinfoil v3 TDX')
@@ -76,12 +86,22 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
       evidence: { block: { chainId: 1, number: 17, hash: other } },
     }),
   },
+  block_not_on_chain: {
+    'a block that the chain does not have': nitro({ lookedUp: { chainId: 1, block: null } }),
+    'another block of the number on the chain': nitro({
+      lookedUp: { chainId: 1, block: { hash: `0x${otherHex}`, timestamp: blockSeconds } },
+    }),
+  },
   evidence_from_future: {
     'evidence that is fetched later': nitro({ evidence: { fetchedAtMs: atMs + 300_001 } }),
+    'a block that is later': nitro({ lookedUp: blockAt(blockSeconds + 301) }),
   },
   evidence_too_old: {
     'evidence that is older than a day': nitro({
       evidence: { fetchedAtMs: atMs - 24 * HOUR_MS - 1 },
+    }),
+    'a block that is older than a day, whatever the collector states': dstack({
+      lookedUp: blockAt(blockSeconds - 86_401),
     }),
   },
   answer_missing: {
@@ -252,6 +272,13 @@ export const evidenceAcceptances: readonly (EvidenceCase & { readonly name: stri
   { name: 'an ACI service', kind: 'aci' },
   { name: 'another Affidavit', kind: 'nitro' },
   { evidence: { block: null }, name: 'a random nonce', kind: 'nitro' },
+  { lookedUp: blockAt(blockSeconds - 86_400), name: 'a block that is a day old', kind: 'aci' },
+  {
+    lookedUp: blockAt(blockSeconds - 60),
+    evidence: { fetchedAtMs: 1 },
+    name: 'a block of a minute before, and a collector that states an early time',
+    kind: 'nitro',
+  },
   {
     evidence: { fetchedAtMs: atMs - 24 * HOUR_MS },
     name: 'evidence that is a day old',

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest'
 import { PolicyError } from '#attestation/nitro/policy.ts'
 import { EVIDENCE_CHECKS, EVIDENCE_CODES } from '#attestation/providers/evidence/evidence-codes.ts'
 import {
+  type LookedUpBlock,
   type ProviderEvidence,
   parseProviderEvidence,
   providerNonce,
@@ -44,15 +45,16 @@ function policyFrom(file: object): ProviderPolicy {
   return parseProviderPolicy(Buffer.from(JSON.stringify(file)))
 }
 
-async function judge(evidence: ProviderEvidence, file: object) {
-  return await verifyProviderEvidence(writeProviderEvidence(evidence), policyFrom(file), MADE_AT)
+async function judge(evidence: ProviderEvidence, file: object, lookedUp?: LookedUpBlock) {
+  const bytes = writeProviderEvidence(evidence)
+  return await verifyProviderEvidence(bytes, policyFrom(file), MADE_AT, lookedUp)
 }
 
 it.each(evidenceAcceptances)(
   'verifyProviderEvidence accepts evidence: $name',
   async (acceptance) => {
     const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance)
-    const { facts, checks } = await judge(evidence, policy)
+    const { facts, checks } = await judge(evidence, policy, acceptance.lookedUp)
     requireChecks(checks)
     const names = checks.map(({ name }) => name)
     expect(names.slice(0, 12)).toEqual(Object.keys(EVIDENCE_CHECKS))
@@ -64,7 +66,7 @@ it.each(evidenceAcceptances)(
 
 it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', async (refusal) => {
   const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal)
-  const { checks } = await judge(evidence, policy)
+  const { checks } = await judge(evidence, policy, refusal.lookedUp)
   const failed = checks.filter(({ name, outcome }) => outcome === 'failed' && !name.includes(':'))
   const codes: Readonly<Record<string, string>> = EVIDENCE_CODES
   expect(failed.map(({ name, code }) => [name, code])).toEqual([
@@ -75,15 +77,61 @@ it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', as
 
 const blockOf = (checks: readonly ProviderCheck[]) =>
   checks.find(({ name }) => name === 'block nonce')
+const ageOf = (checks: readonly ProviderCheck[]) => checks.find(({ name }) => name === 'age')
+
+const BLOCK_SECONDS = MADE_AT.getTime() / 1000 - 60
+const LOOKED_UP: LookedUpBlock = {
+  chainId: 1,
+  block: { hash: `0x${'B1'.repeat(32)}`, timestamp: BLOCK_SECONDS },
+}
+const NONCE_BLOCK = { chainId: 1, number: 17, hash: BLOCK_HASH }
 
 it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
-  'evidence of %s whose hardware signed the nonce shows its block',
+  'evidence of %s whose hardware signed the nonce shows its block, and the block its age',
   async (kind) => {
     const { evidence, policy } = buildProviderEvidence(kind, { policy: { needs_block: true } })
-    const { facts, checks } = await judge(evidence, policy)
+    const { facts, checks } = await judge(evidence, policy, LOOKED_UP)
     requireChecks(checks)
     expect(blockOf(checks)).toMatchObject({ outcome: 'passed' })
-    expect(facts?.block).toEqual({ chainId: 1, number: 17, hash: BLOCK_HASH })
+    expect(ageOf(checks)).toMatchObject({ outcome: 'passed' })
+    expect(facts).toMatchObject({ block: NONCE_BLOCK, blockTimeMs: BLOCK_SECONDS * 1000 })
+  },
+)
+
+it.each([
+  ['that was not looked up', undefined],
+  ['of another chain than the asked one', { ...LOOKED_UP, chainId: 2 }],
+] as const)('a block %s shows no age, which needs_block demands', async (_, lookedUp) => {
+  const { evidence, policy } = buildProviderEvidence('dstack')
+  const { facts, checks } = await judge(evidence, policy, lookedUp)
+  requireChecks(checks)
+  expect(ageOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: true })
+  expect(facts).toMatchObject({ block: NONCE_BLOCK, blockTimeMs: null })
+  const demanded = await judge(evidence, { ...policy, needs_block: true }, lookedUp)
+  expect(ageOf(demanded.checks)).toMatchObject({ outcome: 'not checked', isWaived: false })
+  expect(() => requireChecks(demanded.checks)).toThrow('age, not checked: ')
+})
+
+it('evidence that states a time of 20 days later than its own passes no check of the age', async () => {
+  const { evidence, policy } = buildProviderEvidence('dstack')
+  const collateralOf = (ms: number) => new Date(MADE_AT.getTime() + ms)
+  const redated = { ...evidence, fetchedAtMs: collateralOf(20 * 86_400_000).getTime() }
+  const bytes = writeProviderEvidence(redated)
+  const judgeAt = (lookedUp?: LookedUpBlock) =>
+    verifyProviderEvidence(bytes, policyFrom(policy), collateralOf(20 * 86_400_000), lookedUp)
+  expect(ageOf((await judgeAt()).checks)?.outcome).toBe('not checked')
+  expect(ageOf((await judgeAt(LOOKED_UP)).checks)?.code).toBe('evidence_too_old')
+})
+
+it.each([
+  ['a chain id in hex', { ...LOOKED_UP, chainId: '0x1' }],
+  ['a hash without 0x', { chainId: 1, block: { hash: 'b1'.repeat(32), timestamp: 1 } }],
+  ['a time as text', { chainId: 1, block: { hash: `0x${'b1'.repeat(32)}`, timestamp: '1' } }],
+])(
+  'verifyProviderEvidence throws PolicyError for a looked-up block with %s',
+  async (_, lookedUp) => {
+    const { evidence, policy } = buildProviderEvidence('dstack')
+    await expect(judge(evidence, policy, lookedUp as LookedUpBlock)).rejects.toThrow(PolicyError)
   },
 )
 

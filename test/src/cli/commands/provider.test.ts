@@ -5,6 +5,7 @@ import {
   buildProvider,
   withProvider,
 } from '../../../attestation/evidence/build-attested.ts'
+import { startChainEndpoint } from '../../../conformance/chain-endpoint.ts'
 import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import { standardChain } from '../../../support/nitro-builder/document-builder.ts'
@@ -72,16 +73,42 @@ describe('affidavit provider', () => {
   it('provider prints what evidence proves under a policy, and what it does not show', async () => {
     const { output, exitCode } = await run('provider', evidence, '--policy', policy, '--at', AT)
     expect(exitCode).toBe(0)
-    expect(output).toMatch(/^ATTESTED: .* for development\.\n/)
+    expect(output).toMatch(/^ATTESTED: .* for development; its age is not checked\.\n/)
     for (const text of ['What is proved', 'TDX', 'UpToDate', TLS_KEY, 'example/model, v1.0.0'])
       expect(output).toContain(text)
     expect(output).toMatch(
       /weights +proven: example-31b is example\/model-31B@fb9ae262, root hash /,
     )
     expect(output).toContain(ROOT_HASH)
-    expect(output).toMatch(/block +not before block 17 of chain 1/)
+    expect(output).toMatch(/block +not before block 0x(?:b1){32}, which was not looked up/)
     for (const text of ['side channels', 'who operates', 'one machine', 'for development'])
       expect(output).toContain(text)
+  })
+
+  it.each([
+    ['a minute before', 60, 0, /^ATTESTED: .* for development\.\n/],
+    ['of 20 days before', 20 * 86_400, 1, /^REFUSED {2}evidence_too_old: age, failed/],
+  ])(
+    'provider --rpc counts the age from the block of the nonce, %s',
+    async (_, age, code, headline) => {
+      const chain = await startChainEndpoint({
+        chain_id: 1,
+        newest_block: 20,
+        blocks: { 17: `0x${'b1'.repeat(32)}` },
+        times: { 17: Number(AT) - age },
+      })
+      const words = ['provider', evidence, '--policy', policy, '--at', AT, '--rpc', chain.url]
+      const { output, exitCode } = await run(...words)
+      await chain.close()
+      expect(exitCode).toBe(code)
+      expect(output).toMatch(headline)
+    },
+  )
+
+  it('provider --rpc ends with exit code 3 if the chain cannot be reached', async () => {
+    const { exitCode, stderr } = await run('provider', evidence, '--rpc', 'http://127.0.0.1:9')
+    expect(exitCode).toBe(3)
+    expect(stderr).toContain('the chain cannot be reached')
   })
 
   it('evidence that a policy refuses gives the code and exit code 1', async () => {
