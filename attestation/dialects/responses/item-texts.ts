@@ -35,8 +35,9 @@ type Begun = {
 /** A part of an item, or the streamed member of an item. Changed in place. */
 type StreamedText = {
   readonly channel: TextChannel
-  /** Its place in the list of parts. */
+  /** Its place in the list of parts, and the provider's index: vLLM counts over all items. */
   readonly index: number
+  readonly place: number
   text: string
   readonly annotations: Json[]
   /** True if the callers got the `done` event of this text. */
@@ -96,7 +97,7 @@ export class ItemTexts {
     if (stated.length > parts.length + WRITTEN_OUT_MAX)
       throw refuse('invalid_form', `expected at most ${WRITTEN_OUT_MAX} parts at once`)
     for (const [at, part] of stated.entries())
-      this.close(parts[at] ?? this.beginPart(list, {}, emptied(part)), part)
+      this.close(parts[at] ?? this.beginPart(list, emptied(part), {}), part)
     this.closeLast(list)
     for (const [at, part] of early.entries())
       if (!parts[at]?.text.startsWith(String(part.text ?? part.refusal ?? '')))
@@ -121,10 +122,10 @@ export class ItemTexts {
   readPart(list: PartList, verb: string, data: JsonObject): void {
     const stated = objectIn(data, 'part')
     if (verb === 'added') {
-      this.beginPart(list, data, stated)
+      this.beginPart(list, stated, data, data)
       return
     }
-    if (this.isOfNext(list, data)) this.beginPart(list, {}, emptied(stated))
+    if (this.isOfNext(list, data)) this.beginPart(list, emptied(stated), data)
     const part = this.openPart(list, data)
     part.end = data
     if (this.item.output.mayHold) {
@@ -133,13 +134,16 @@ export class ItemTexts {
     } else this.close(part, stated)
   }
 
-  private beginPart(list: PartList, data: JsonObject, stated: JsonObject): StreamedText {
+  /** `first`: the first event with its index. `data`: its start, if the provider sent one. */
+  private beginPart(list: PartList, stated: JsonObject, first: JsonObject, data: JsonObject = {}) {
     const parts = this.parts[list]
     const channel = channelOf(this.item.added, list, stated)
     const { member } = channel
     this.closeLast(list)
-    const part = textAt(channel, parts.length)
-    if ((memberOf(data, PART_INDEX[list]) ?? part.index) !== part.index)
+    const next = (parts.at(-1)?.place ?? -1) + 1
+    const place = memberOf(first, PART_INDEX[list]) ?? next
+    const part = textAt(channel, parts.length, Number(place))
+    if (typeof place !== 'number' || place < next)
       throw refuse('changed_identity', 'expected the indexes of parts to count up')
     parts.push(part)
     // Readers append deltas to this member, so the member must exist.
@@ -182,7 +186,7 @@ export class ItemTexts {
     }
     if (this.isOfNext(list, data)) {
       const empty = { type, [member]: '' }
-      this.beginPart(list, {}, type === 'output_text' ? { ...empty, annotations: [] } : empty)
+      this.beginPart(list, type === 'output_text' ? { ...empty, annotations: [] } : empty, data)
     }
     const part = this.openPart(list, data)
     if (part.channel !== channel || part.isClosed)
@@ -192,7 +196,7 @@ export class ItemTexts {
 
   readAnnotation(data: JsonObject): void {
     if (this.isOfNext('content', data))
-      this.beginPart('content', {}, { type: 'output_text', text: '', annotations: [] })
+      this.beginPart('content', { type: 'output_text', text: '', annotations: [] }, data)
     const part = this.openPart('content', data)
     if (part.channel.type !== 'output_text' || part.isClosed)
       throw refuse('changed_type', 'expected an annotation of a text that is open')
@@ -207,14 +211,14 @@ export class ItemTexts {
 
   /** True for an event of a part whose start the provider left out. */
   private isOfNext(list: PartList, data: JsonObject): boolean {
-    const { length } = this.parts[list]
-    return (memberOf(data, PART_INDEX[list]) ?? Math.max(0, length - 1)) === length
+    const last = this.parts[list].at(-1)
+    return last === undefined || memberOf(data, PART_INDEX[list]) === last.place + 1
   }
 
   /** The newest part. Throws FormatError `late_event` if the event names another. */
   private openPart(list: PartList, data: JsonObject): StreamedText {
     const part = this.parts[list].at(-1)
-    if (part !== undefined && (memberOf(data, PART_INDEX[list]) ?? part.index) === part.index)
+    if (part !== undefined && (memberOf(data, PART_INDEX[list]) ?? part.place) === part.place)
       return part
     throw refuse('late_event', 'expected an event of the part that is open')
   }
@@ -296,9 +300,9 @@ export class ItemTexts {
   }
 }
 
-function textAt(channel: TextChannel, index: number): StreamedText {
+function textAt(channel: TextChannel, index: number, place = index): StreamedText {
   const annotations: Json[] = []
-  return { channel, index, text: '', annotations, isDone: false, end: null, isClosed: false }
+  return { channel, index, place, text: '', annotations, isDone: false, end: null, isClosed: false }
 }
 
 /** A part with its text so far. `stated`: its other members. */

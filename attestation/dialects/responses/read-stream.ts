@@ -204,7 +204,8 @@ export class ResponsesReader implements StreamReader {
     const id = isJsonObject(item) ? idOfItem(item) : (memberOf(data, 'item_id') ?? null)
     const named = typeof id === 'string' ? this.byId.get(id) : undefined
     if (type === ITEM_ADDED) return named
-    if (named !== undefined && index !== null && named.place !== index)
+    // vLLM ends items at the index of the next one, which has not begun.
+    if (named !== undefined && named.place !== index && this.byPlace.has(index))
       throw refuse('changed_identity', 'expected an event of an item that has begun')
     if (named !== undefined || index !== null || id !== null)
       return named ?? this.byPlace.get(index)

@@ -114,14 +114,14 @@ export class StreamedItem {
   }
 
   /**
-   * Compares an item of the final response, which may lack texts, with this item. Throws
-   * FormatError `changed_identity`, `changed_text`.
+   * Compares an item of the final response, which may lack texts and have other ids, with this
+   * item. Throws FormatError `changed_identity`, `changed_text`.
    */
   checkFinal(final: JsonObject): void {
     const done = this.before()
     const mayBe = (name: string) =>
       isEmpty(memberOf(final, name)) || memberOf(final, name) === memberOf(done, name)
-    for (const name of ['type', 'role', 'call_id', 'name'])
+    for (const name of ['type', 'role', 'name'])
       if (!isEmpty(memberOf(done, name)) && !mayBe(name))
         throw refuse('changed_identity', `expected ${name} of an item as at its start`)
     for (const { list, member } of channelsOf(done)) {

@@ -155,6 +155,25 @@ const isEndOfText = ({ type }: JsonObject) => /(text|arguments)\.done$/.test(Str
 it.each(
   Object.entries<readonly JsonObject[]>({
     'final items with other ids': reworded('response.completed', 'msg_1', 'msg_2'),
+    // https://github.com/vllm-project/vllm/pull/47916
+    'a final call with another id of the call': reworded('response.completed', 'fc_1', 'fc_2'),
+    // https://github.com/vllm-project/vllm/pull/31761
+    'ends of texts and items at the index of the next': STREAM.map((event) =>
+      String(event.type).endsWith('.done') && Number(event.output_index) < 2
+        ? { ...event, output_index: Number(event.output_index) + 1 }
+        : event,
+    ),
+    'a start of an item at the index of another': edited(
+      'response.output_item.added',
+      { output_index: 1 },
+      2,
+    ),
+    'one count of parts for all items': STREAM.map((event) =>
+      event.content_index === undefined ? event : { ...event, content_index: 4 },
+    ),
+    'one count of parts whose starts are left out': STREAM.filter(
+      ({ type }) => type !== 'response.content_part.added',
+    ).map((event) => (event.content_index === undefined ? event : { ...event, content_index: 4 })),
     'a final answer that lacks an item': endingWith({ output: output.slice(1) }),
     'a response.created that is repeated': [STREAM[0] as JsonObject, ...STREAM],
     'a stream without response.created': STREAM.slice(1),
@@ -312,16 +331,20 @@ const REFUSED = {
     ),
   },
   changed_identity: {
-    'an index of an item for a second time': edited(
-      'response.output_item.added',
-      { output_index: 1 },
-      2,
-    ),
     'a final response with another id': endingWith({ id: 'resp_2' }),
     'a name of a function that changes': endOfCall('read_file', 'read_filf'),
     'a call id that changes': endOfCall('call_fc_1', 'call_fc_2'),
     'an item_id of another item': edited('response.output_text.delta', { item_id: 'rs_1' }),
     'a model that changes': endingWith({ model: 'm2' }),
+    'an index of a part that is not behind the last': putAfter('response.content_part.added', {
+      type: 'response.content_part.added',
+      output_index: 1,
+      content_index: 0,
+      part: textPart(''),
+    }),
+    'an index of a part that is no number': edited('response.content_part.added', {
+      content_index: '0',
+    }),
     'another name beside the arguments of a function': edited(
       'response.function_call_arguments.done',
       { name: 'delete_file' },
