@@ -59,6 +59,8 @@ export type RecordSubject = {
   /** The chunks of a chat stream that the caller passed. Null for any other answer. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
+  /** The stream of `events`. Null without events. */
+  readonly kept: Attempt<KeptStream> | null
   /** True if the record has a log proof. A create response can lack this proof. */
   readonly hasLog: boolean
   readonly version: ReceiptVersion
@@ -108,6 +110,7 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
     events,
     chunks,
     idempotent,
+    kept,
     hasLog: memberOf(members, 'log') !== undefined,
     version,
     members,

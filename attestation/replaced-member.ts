@@ -1,14 +1,7 @@
 import { PROOF_MEMBERS } from './completion-hash.ts'
-import type { DialectEvent } from './dialects/dialect.ts'
+
 import { canonicalizeJson } from './json/canonical.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberAt,
-  memberOf,
-} from './json/value.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
  * Returns the name of a member that changes its value between chunks, or null. The signed answer
@@ -24,25 +17,6 @@ export function findReplacedMember(chunks: readonly JsonObject[]): string | null
       if (before !== undefined && before !== text) return name
       known.set(`${place} ${name}`, text)
     }
-  return null
-}
-
-/**
- * Returns the name of a member of usage that the start of a Messages stream states otherwise than
- * the signed answer, or null. Some programs read the tokens of the input there. Ignores null, and
- * `output_tokens`, which grows.
- */
-export function findReplacedUsage(
-  events: readonly DialectEvent[],
-  response: JsonObject,
-): string | null {
-  const start = events.find(({ data }) => data.type === 'message_start')
-  const first = start && memberAt(start.data, 'message', 'usage')
-  for (const [name, value] of Object.entries(isJsonObject(first) ? first : {})) {
-    if (value === null || name === 'output_tokens') continue
-    const signed = memberAt(response, 'usage', name) ?? null
-    if (canonicalizeJson(value) !== canonicalizeJson(signed)) return name
-  }
   return null
 }
 

@@ -2,7 +2,8 @@ import { addressOf, type PointRecovery } from './account.ts'
 import { decodeBase64, decodeHex, equalBytes } from './bytes.ts'
 import { verifyCompletionSignature } from './completion-signature.ts'
 import { statedHeaders } from './dialects/call-request.ts'
-import type { DialectEvent } from './dialects/dialect.ts'
+import { eventDialectOf } from './dialects/dialects.ts'
+import { repeatedStreamHash } from './dialects/repeated-stream.ts'
 import { answeringModel } from './dialects/usage.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Check, check, type Finding, need } from './finding.ts'
@@ -16,7 +17,7 @@ import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { dialectOfReceipt, type Receipt } from './receipt.ts'
 import { type RecordOptions, type RecordSubject, readHex65, readSubject } from './record-subject.ts'
-import { findReplacedMember, findReplacedUsage } from './replaced-member.ts'
+import { findReplacedMember } from './replaced-member.ts'
 
 const { textOf } = formsOf('missing_member')
 
@@ -149,7 +150,7 @@ function checkStreamHash(subject: RecordSubject): Finding {
     throw new ProofError('wrong_stream', isSameAnswer ? message + CUT_OTHERWISE : message)
   }
   if (chunks !== null) refuseAmbiguous(chunks)
-  if (events !== null) refuseOtherUsage(events, need(subject.response))
+  if (events !== null) refuseOtherEvents(subject, need(subject.response))
   return skip(REPEATED)
 }
 
@@ -169,17 +170,15 @@ function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   if (late !== null) throw new ProofError('wrong_stream', `expected chunks without ${late}`)
 }
 
-/**
- * Refuses events that first show another usage than the signed one. Their texts need no such check,
- * because events are read strictly and have one meaning.
- */
-function refuseOtherUsage(events: readonly DialectEvent[], response: JsonObject): void {
-  const replaced = findReplacedUsage(events, response)
-  if (replaced !== null)
-    throw new ProofError(
-      'wrong_stream',
-      `expected a message_start with the ${replaced} of the signed usage`,
-    )
+/** Refuses events that differ from those in which a gateway repeats the signed answer. */
+function refuseOtherEvents({ dialect, kept }: RecordSubject, response: JsonObject): void {
+  const repeated = eventDialectOf(dialect.name)
+  const { streamHash } = need(kept ?? { fault: new Error('expected events') })
+  if (repeated === null || streamHash === repeatedStreamHash(repeated, response)) return
+  throw new ProofError(
+    'wrong_stream',
+    'expected the events that the enclave gave out, or those of a repetition',
+  )
 }
 
 const REPEATED =

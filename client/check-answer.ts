@@ -9,7 +9,7 @@ import { parseLogProof } from '#attestation/log-proof-form.ts'
 import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
 import { sayUnanswered } from '#attestation/unanswered.ts'
 import { type RecordCheckName, verifyRecord } from '#attestation/verify-record.ts'
-import type { AttestedNotary } from './attest-notary.ts'
+import { type AttestedNotary, addressOfKey } from './attest-notary.ts'
 import { AffidavitError, type AffidavitErrorCode, shown, withErrorCode } from './errors.ts'
 import type { Notaries } from './notaries.ts'
 import { type CallSends, unansweredIn } from './sends.ts'
@@ -86,13 +86,14 @@ export async function checkAnswer(
   refuseFailed(checks)
   refuseUnmade(checks, answer)
   const publicKey = String(memberOf(proof, 'public_key'))
-  const notary = await withChecks(checks, () => notaries.find(publicKey))
-  if (notary.notary !== call.notary)
+  const signer = addressOfKey(publicKey)
+  if (signer !== call.notary)
     throw new AffidavitError(
       'unknown_notary',
-      `expected an answer of ${call.notary}, which the call names, got ${notary.notary}`,
+      `expected an answer of ${call.notary}, which the call names; ${signer} signed it`,
       { checks },
     )
+  const notary = await withChecks(checks, () => notaries.find(publicKey))
   const document = await withChecks(checks, () =>
     notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
   )

@@ -47,8 +47,8 @@ export type ConnectOptions = {
    */
   readonly providers?: ProvidersOption
   /**
-   * URL of a JSON-RPC endpoint of the chain, for `providers`: the time of the nonce's block shows the
-   * age of their evidence. You must trust its operator. Default: their age is not checked.
+   * URL of a JSON-RPC endpoint of the chain, for `providers`: the time of the nonce's block shows
+   * the age of their evidence. You must trust its operator. Default: their age is not checked.
    */
   readonly rpc?: string
   /** Accepts enclaves in debug mode: the host can read their memory. Default false. */

@@ -7,8 +7,8 @@ import { readChainFacts } from './chain-facts.ts'
 import type { Rpc } from './rpc.ts'
 
 /**
- * Looks up the block that attacker-controlled evidence of a provider names. Null: the evidence names
- * no block, or is not evidence. Throws RpcError.
+ * Looks up the block that attacker-controlled evidence of a provider names. Null: the evidence
+ * names no block, or is not evidence. Throws RpcError.
  */
 export async function lookUpNonceBlock(
   rpc: Rpc,

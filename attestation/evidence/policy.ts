@@ -79,8 +79,8 @@ export type ChainFacts = {
   readonly blockHash: string | null
   readonly newestBlock: number
   /**
-   * The chain's block with the number of the block in the evidence of the provider. Null if the chain
-   * has no such block. If left out, it was not looked up.
+   * The chain's block with the number of the block in the evidence of the provider. Null if the
+   * chain has no such block. If left out, it was not looked up.
    */
   readonly providerBlock?: LookedUpBlock['block']
 }

@@ -43,8 +43,8 @@ export type NonceBlock = {
 }
 
 /**
- * A chain's block with the number of a nonce's block, as the caller read it. It is as trustworthy as
- * the endpoint of the chain.
+ * A chain's block with the number of a nonce's block, as the caller read it. It is as trustworthy
+ * as the endpoint of the chain.
  */
 export type LookedUpBlock = {
   readonly chainId: number

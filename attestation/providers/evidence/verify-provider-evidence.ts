@@ -43,8 +43,8 @@ export type ProviderFacts = KindFacts & {
   /** Unix milliseconds, as the collecting gateway states. */
   readonly fetchedAtMs: number
   /**
-   * The hardware signed a nonce that is made of the hash of this block. Null unless the check "block
-   * nonce" passed. Only the collector states chain and number if `blockTimeMs` is null.
+   * The hardware signed a nonce that is made of the hash of this block. Null unless the check
+   * "block nonce" passed. Only the collector states chain and number if `blockTimeMs` is null.
    */
   readonly block: NonceBlock | null
   /** The evidence is not older. Unix milliseconds. Null unless the block was looked up. */
@@ -61,7 +61,10 @@ export type ProviderJudgement = {
 
 /** The latest time of a Date, Unix milliseconds. */
 const DATE_MS_MAX = 8.64e15
-/** The time of the block, or of fetching, can be this much later than the judgement, because clocks differ. */
+/**
+ * The time of the block, or of fetching, can be this much later than the judgement, because clocks
+ * differ.
+ */
 const CLOCK_SKEW_MS = 300_000
 
 /**
@@ -74,7 +77,8 @@ const CLOCK_SKEW_MS = 300_000
  *
  * It proves that hardware of this kind ran this code, and that the code stated these TLS keys. It
  * does NOT prove that the answer came over one of these keys: compare `tlsKeys` with the receipt.
- * It does NOT prove that the code is good, or who operates the machine. Throws only PolicyError, for a fault in the call.
+ * It does NOT prove that the code is good, or who operates the machine. Throws only PolicyError, for
+ * a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(finishedAt))

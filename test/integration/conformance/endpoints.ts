@@ -207,7 +207,12 @@ export const ENDPOINTS: readonly Endpoint[] = [
     section: '2.7, facts',
     reply: fields.NODE_LIST_FIELDS,
   },
-  { ...get, path: '/v1/dashboard/rate-limits', section: 'facts', reply: fields.RATE_LIMIT_FIELDS },
+  {
+    ...ofInference,
+    path: '/v1/dashboard/rate-limits',
+    section: 'facts',
+    reply: fields.RATE_LIMIT_FIELDS,
+  },
   { ...get, path: '/v1/models', isKeyed: false, section: 'facts', reply: fields.MODEL_FIELDS },
   { ...get, path: '/', isKeyed: false, section: '2.8', reply: fields.INFORMATION_FIELDS },
 ]

@@ -346,23 +346,9 @@ export function answerAttacks(forge: Forge): readonly AttackCase[] {
       }),
     },
     {
-      name: 'cuts the outcome',
-      code: 'incomplete',
-      attack: forging({ outcome: 'upstream_error' }),
-    },
-    {
-      name: 'asks a provider of its own',
-      code: 'wrong_provider',
-      attack: forging({
-        provider: { name: 'evil', origin: 'http://evil.example', tls: null },
-      }),
-    },
-    {
-      name: 'asks a known provider at another place',
-      code: 'wrong_provider',
-      attack: forging({
-        provider: { name: 'demo', origin: 'http://evil.example', tls: null },
-      }),
+      name: 'answers by an enclave that is accepted, but that the call does not name',
+      code: 'unknown_notary',
+      attack: forging({}),
     },
   ]
 }

@@ -385,14 +385,9 @@ export function streamAttacks(forge: Forge): readonly AttackCase[] {
       }),
     },
     {
-      name: 'cuts the outcome of a stream',
-      code: 'incomplete',
-      attack: forging({ outcome: 'upstream_error' }),
-    },
-    {
-      name: 'streams from a provider of its own',
-      code: 'wrong_provider',
-      attack: forging({ provider: { name: 'evil', origin: 'http://evil.example', tls: null } }),
+      name: 'streams by an enclave that is accepted, but that the call does not name',
+      code: 'unknown_notary',
+      attack: forging({}),
     },
   ]
 }
