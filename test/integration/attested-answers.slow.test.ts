@@ -121,10 +121,11 @@ async function answerTo(request: object) {
 }
 
 async function complete() {
+  const [{ notary: named } = { notary: '' }] = affidavit.notaries
   const request = {
     model: 'demo/echo',
     messages: [{ role: 'user', content: 'Who won? (attested answers)' }],
-    affidavit: { nonce: encodeHex(randomBytes(32)), credential: 'operator' },
+    affidavit: { nonce: encodeHex(randomBytes(32)), credential: 'operator', notary: named },
   }
   await call(OWNER, 'ask', [hashQuestion(request)])
   // Other leaves before and after it, so that its path is not empty.

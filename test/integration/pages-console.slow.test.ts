@@ -123,7 +123,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in to the console'), () => 
 
     const { id, key } = await makeKey(['nodes'])
     const { page } = await signIn('/playground', key)
-    expect(await partsOf(page)).toEqual(['Nodes', 'Keys', 'Limits and usage'])
+    expect(await partsOf(page)).toEqual(['Nodes', 'Keys'])
     await page.getByText('This part needs a key with the scope inference').waitFor()
     await page.getByRole('link', { name: 'Nodes', exact: true }).click()
     await fetch(`${service.url}/v1/dashboard/keys/${id}`, {
