@@ -21,7 +21,7 @@ export function repeatedEvents(
   return given
 }
 
-/** The hash (hex) over the events in which a gateway repeats an answer. Throws as repeatedEvents. */
+/** The hash (hex) over the events of repeatedEvents. Throws as repeatedEvents. */
 export function repeatedStreamHash(dialect: EventDialect, answer: JsonObject): string {
   const lines = repeatedEvents(dialect, answer).map(({ event, data }) =>
     hashedLine(event, canonicalizeJson(data)),

@@ -77,8 +77,8 @@ const CLOCK_SKEW_MS = 300_000
  *
  * It proves that hardware of this kind ran this code, and that the code stated these TLS keys. It
  * does NOT prove that the answer came over one of these keys: compare `tlsKeys` with the receipt.
- * It does NOT prove that the code is good, or who operates the machine. Throws only PolicyError, for
- * a fault in the call.
+ * It does NOT prove that the code is good, or who operates the machine. Throws only PolicyError,
+ * for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(finishedAt))

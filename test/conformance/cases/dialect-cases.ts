@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import type { DialectEvent } from '#attestation/dialects/dialect.ts'
 import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
+import { repeatedEvents } from '#attestation/dialects/repeated-stream.ts'
 import { redactBundle } from '#attestation/evidence/bundle.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import type { RecordParts } from '../../attestation/build-record.ts'
@@ -298,6 +299,7 @@ function streamCases(name: Name): readonly Draft[] {
   const whole = proven(events)
   const { stream: _, ...unstreamed } = request.body
   const recut = recutOf(name, events)
+  const repetition = repeatedEvents(EVENT_DIALECTS[name], response).map(({ data }) => data)
   /** A repetition for an Idempotency-Key. */
   const repeated = (slug: string, given: readonly JsonObject[], outcome: Outcome): Draft =>
     draft(slug, proven(given, { streamHash: 'ab'.repeat(32) }), outcome, request, {
@@ -331,10 +333,15 @@ function streamCases(name: Name): readonly Draft[] {
       about: 'The same text in other deltas than those given out.',
       expect: invalid(['stream hash'], ...NOT_OF_STREAM),
     }),
-    repeated('repeated', recut, {
+    repeated('repeated', repetition, {
       about:
-        'Other events than those first given out, which assemble to the same: as when an answer is repeated.',
+        'Other events than those first given out: those in which a gateway repeats the signed answer.',
       expect: consistent(...NOT_OF_STREAM, 'stream hash'),
+    }),
+    repeated('stream-hash/repeated-otherwise', recut, {
+      about:
+        'Other events than those first given out, which assemble to the same: but no gateway repeats an answer in these.',
+      expect: invalid(['stream hash'], ...NOT_OF_STREAM),
     }),
     ...(name === 'messages'
       ? [
