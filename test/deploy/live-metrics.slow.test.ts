@@ -19,6 +19,8 @@ const PROMETHEUS = needProgram('prometheus')
  */
 const EMPTY_HERE = [
   'panel Bus',
+  // Its second query counts refused streams of providers.
+  'panel Inferences by provider and end',
   'panel New TLS keys of attested providers',
   'panel Refused by limits',
 ]
