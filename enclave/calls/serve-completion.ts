@@ -50,19 +50,21 @@ type ArrivedCall = {
 }
 
 /**
- * Makes one completion. If the call has a nonce and certainly nothing was made, the CallFault has a
- * signed refusal. Throws as makeCompletion.
+ * Makes one completion. Signs a refusal if the call has a nonce and certainly nothing was made. Does
+ * not count a call with the wrong provider, which the gateway sends again. Throws as makeCompletion.
  */
 export async function serveCompletion(
   core: CompletionCore,
   arrived: ArrivedCall,
   port: AnswerPort,
 ): Promise<void> {
+  if (port.isGone()) throw new CallerGone('the gateway closed the connection')
+  const provider = findProvider(core.providers, arrived.parsed, arrived.call.provider)
   const attempt = core.attempts.count(arrived.parsed.requestDigest)
   if (attempt === null)
     throw new CallFault('too_busy', 'Too many different requests within an hour.')
   try {
-    await makeCompletion(core, arrived, port, attempt)
+    await makeCompletion(core, arrived, port, { provider, attempt })
   } catch (error) {
     const isSigned = error instanceof CallFault && arrived.parsed.demands.nonce !== undefined
     if (!isSigned || error.fault.may_be_made === true) throw error
@@ -93,12 +95,10 @@ async function makeCompletion(
   core: CompletionCore,
   arrived: ArrivedCall,
   port: AnswerPort,
-  attempt: number,
+  { provider, attempt }: Pick<RunningCall, 'provider' | 'attempt'>,
 ): Promise<void> {
   const { call, parsed } = arrived
-  if (port.isGone()) throw new CallerGone('the gateway closed the connection')
   checkNotary(core, parsed.demands)
-  const provider = findProvider(core.providers, parsed, call.provider)
   checkCredential(call, parsed.demands)
   if (core.attestation.current() === null) throw core.attestation.unavailable()
   const space = core.space.reserve(arrived.requestBytes)

@@ -92,6 +92,15 @@ describe('a refusal', () => {
     }
   })
 
+  it('a call for another provider is neither counted nor signed, because the gateway sends it again', async () => {
+    const request = requestWith({ nonce: NONCE })
+    const { status, json } = await enclave.complete(request, { provider: 'another' })
+    expect({ status, json }).toMatchObject({ status: 409, json: { code: 'provider_mismatch' } })
+    expect(json).not.toHaveProperty('refusal')
+    const again = (await enclave.complete(request)).json
+    expect(again).toMatchObject({ refusal: { attempt: 1 } })
+  })
+
   it('a refusal of a call without a nonce is not signed, because other callers may send the call', async () => {
     const { json } = await enclave.complete(requestWith({ notary }))
     expect(json).toMatchObject({ code: 'provider_error' })
