@@ -50,8 +50,8 @@ type ArrivedCall = {
 }
 
 /**
- * Makes one completion. Signs a refusal if the call has a nonce and certainly nothing was made. Does
- * not count a call with the wrong provider, which the gateway sends again. Throws as makeCompletion.
+ * Makes one completion. Signs a refusal if the call has a nonce and certainly nothing was made. A
+ * call for another provider is not counted: the gateway repeats it. Throws as makeCompletion.
  */
 export async function serveCompletion(
   core: CompletionCore,
