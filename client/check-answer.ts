@@ -7,7 +7,7 @@ import { type Check, check } from '#attestation/finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '#attestation/json/value.ts'
 import { parseLogProof } from '#attestation/log-proof-form.ts'
 import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
-import { sayUnanswered } from '#attestation/unanswered.ts'
+import { sayUnanswered, type Unanswered } from '#attestation/unanswered.ts'
 import { type RecordCheckName, verifyRecord } from '#attestation/verify-record.ts'
 import { type AttestedNotary, addressOfKey } from './attest-notary.ts'
 import { AffidavitError, type AffidavitErrorCode, shown, withErrorCode } from './errors.ts'
@@ -63,6 +63,8 @@ export type CheckedAnswer = {
   readonly hash: string
   /** As the gateway states it: 0x and 32 bytes of hex. */
   readonly txHash: string
+  /** Requests of the call for which nothing proves what was made. */
+  readonly unanswered: readonly Unanswered[]
 }
 
 /**
@@ -97,6 +99,10 @@ export async function checkAnswer(
   const document = await withChecks(checks, () =>
     notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
   )
+  const unanswered = unansweredIn(call.sends, {
+    notary: call.notary,
+    attempt: receipt.version === 1 ? 1 : receipt.attempt,
+  })
   const made: readonly AnswerCheck[] = [
     ...checks,
     passed(
@@ -108,7 +114,7 @@ export async function checkAnswer(
     check('provider', () => checkProvider(receipt, bootFactsOf(notary))),
     ...checkProviderKey(receipt, call),
     check('outcome', () => checkOutcome(receipt)),
-    check('attempt', () => checkAttempt(receipt, call)),
+    check('attempt', () => checkAttempt(receipt, call, unanswered)),
     check('credential', () => checkCredential(receipt, call)),
     check('encryption', () => checkEncryption(receipt, call)),
   ]
@@ -120,6 +126,7 @@ export async function checkAnswer(
     receipt,
     hash: receipt.hash,
     txHash: readTxHash(proof, made),
+    unanswered,
   }
 }
 
@@ -251,7 +258,11 @@ function checkProviderKey(
  * Counts the requests of this call. A request that no enclave answered may have been made: then the
  * gateway chose this answer.
  */
-function checkAttempt(receipt: Receipt, { sends, isOwnNonce, notary }: SentCall) {
+function checkAttempt(
+  receipt: Receipt,
+  { sends, isOwnNonce, notary }: SentCall,
+  unanswered: readonly Unanswered[],
+) {
   const attempt = receipt.version === 1 ? null : receipt.attempt
   if (attempt === null) return { notChecked: 'a receipt of version 1 has no count of attempts' }
   if (isOwnNonce)
@@ -263,7 +274,6 @@ function checkAttempt(receipt: Receipt, { sends, isOwnNonce, notary }: SentCall)
         'gateway can repeat a call until it likes the answer',
     )
   const words = `asked ${attempt} times, sent ${sent} times`
-  const unanswered = unansweredIn(sends, { notary, attempt })
   return unanswered.length === 0
     ? words
     : { notChecked: [words, ...unanswered.map((one) => sayUnanswered(one, notary))].join('; ') }

@@ -15,7 +15,7 @@ import { draftCall } from './prepare-call.ts'
 import { createProof, type Proof } from './proof.ts'
 import type { Providers } from './providers.ts'
 import { sendCall } from './send-call.ts'
-import { countUnmade, createRepeatedCalls, signedRefusalIn, unansweredIn } from './sends.ts'
+import { countUnmade, createRepeatedCalls, signedRefusalIn } from './sends.ts'
 import type { SessionTurn, SessionTurns } from './session.ts'
 
 type CheckedFetchOptions = {
@@ -308,18 +308,10 @@ function readAnswer(bytes: Uint8Array, { form }: Answered): JsonObject {
 async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
-  const { receipt } = checked
-  const attempt = receipt.version === 1 ? 1 : receipt.attempt
-  const answered = { notary: call.notary, attempt }
-  const kept = {
-    request: call.request,
-    answer,
-    checkedAt: new Date(now()),
-    unanswered: unansweredIn(call.sends, answered),
-  }
+  const kept = { request: call.request, answer, checkedAt: new Date(now()) }
   const proof = createProof(checked, kept)
   await keep(proof)
-  turn?.keep(proof.hash, call.sends, answered)
+  turn?.keep(proof, call.sends)
   return proof
 }
 

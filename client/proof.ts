@@ -32,16 +32,17 @@ export type Proof = {
 }
 
 export function createProof(
-  { hash, notary, txHash, receipt, checks }: CheckedAnswer,
-  kept: Pick<Proof, 'request' | 'answer' | 'checkedAt' | 'unanswered'>,
+  { hash, notary, txHash, receipt, checks, unanswered }: CheckedAnswer,
+  kept: Pick<Proof, 'request' | 'answer' | 'checkedAt'>,
 ): Proof {
-  const { request, answer, unanswered } = kept
+  const { request, answer } = kept
   return {
     hash,
     notary: notary.notary,
     txHash,
     receipt,
     checks,
+    unanswered,
     ...kept,
     save: () => writeSavedProof({ request, answer, unanswered }),
     toString: () =>

@@ -1,6 +1,6 @@
 import type { SessionPlace } from '#attestation/demands.ts'
 import { SESSION_CALLS_MAX, writeSessionBundle } from '#attestation/session/session-bundle.ts'
-import type { UnansweredInSession } from '#attestation/unanswered.ts'
+import type { Unanswered, UnansweredInSession } from '#attestation/unanswered.ts'
 import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, leavable } from './gateway.ts'
@@ -70,14 +70,12 @@ export function createSession(
 export type SessionTurn = {
   readonly place: SessionPlace
   /** Records the completion hash of this call. The next call states it as `previous`. */
-  keep(hash: string, sends: CallSends, answered: Answered): void
+  keep(proof: Pick<Proof, 'hash' | 'unanswered'>, sends: CallSends): void
   /** Records that the call has no proven answer yet. */
   lose(sends: CallSends): void
   /** Lets the next call begin. Without `keep`, the next call gets the same place as this call. */
   end(): void
 }
-
-type Answered = { readonly notary: string; readonly attempt: number }
 
 /** Calls are made one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
@@ -99,12 +97,17 @@ function createSessionTurns(start: SessionStart): SessionTurns {
   const { id } = start
   let { n, previous, isEnded = false } = start
   let queue: Promise<void> = Promise.resolve()
-  const sent = new Map<CallSends, { readonly n: number; readonly answered: Answered | null }>()
+  const open = new Map<CallSends, readonly UnansweredInSession[]>()
+  const record = (sends: CallSends, place: SessionPlace, unanswered: readonly Unanswered[]) => {
+    if (unanswered.length === 0) open.delete(sends)
+    else
+      open.set(
+        sends,
+        unanswered.map((one) => ({ n: place.n, ...one })),
+      )
+  }
   return {
-    unanswered: () =>
-      [...sent].flatMap(([sends, { n: place, answered }]) =>
-        unansweredIn(sends, answered).map((one) => ({ n: place, ...one })),
-      ),
+    unanswered: () => [...open.values()].flat(),
     async next({ isLast, signal }) {
       const before = queue
       let end: () => void = () => undefined
@@ -119,7 +122,7 @@ function createSessionTurns(start: SessionStart): SessionTurns {
             'invalid_request',
             'expected no call after the last of a session',
           )
-        if (n + sent.size >= SESSION_CALLS_MAX)
+        if (n + open.size >= SESSION_CALLS_MAX)
           throw new AffidavitError(
             'invalid_request',
             `expected at most ${SESSION_CALLS_MAX} calls in a session`,
@@ -131,10 +134,9 @@ function createSessionTurns(start: SessionStart): SessionTurns {
       const place: SessionPlace = { id, n, previous, ...(isLast ? { last: true } : {}) }
       return {
         place,
-        lose: (sends) => void sent.set(sends, { n: place.n, answered: null }),
-        keep(hash, sends, answered) {
-          if (unansweredIn(sends, answered).length === 0) sent.delete(sends)
-          else sent.set(sends, { n: place.n, answered })
+        lose: (sends) => record(sends, place, unansweredIn(sends, null)),
+        keep({ hash, unanswered }, sends) {
+          record(sends, place, unanswered)
           n = place.n + 1
           previous = hash
           isEnded = isLast
