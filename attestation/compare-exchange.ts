@@ -7,7 +7,7 @@ import type { DialectEvent } from './dialects/dialect.ts'
 import type { DialectName } from './dialects/dialect-names.ts'
 import { DIALECTS, eventDialectOf, proofOfEvent } from './dialects/dialects.ts'
 import { readKeptStream } from './dialects/kept-stream.ts'
-import { repeatedStreamHash } from './dialects/repeated-stream.ts'
+import { isRepetition } from './dialects/repeated-stream.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { attempt, type Check, check, type Finding } from './finding.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -253,13 +253,8 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
       `expected the answer of the evidence, whose hash is ${receipt.response_hash}`,
     )
   const isOther = kept !== null && receipt.version !== 1 && kept.streamHash !== receipt.stream_hash
-  const repeated = eventDialectOf(dialect)
-  const isRepeated =
-    answer.kind === 'events' &&
-    answer.idempotent === true &&
-    repeated !== null &&
-    kept?.streamHash === repeatedStreamHash(repeated, kept?.response ?? {})
-  if (isOther && !isRepeated)
+  const isRepeated = answer.kind === 'events' && answer.idempotent === true
+  if (isOther && !(isRepeated && isRepetition(dialect, kept)))
     throw new ProofError('other_answer', 'expected the events that the enclave gave out')
   return `the answer of the evidence: response hash SHA-256 ${receipt.response_hash}`
 }

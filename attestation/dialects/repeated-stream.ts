@@ -3,7 +3,9 @@ import { encodeHex, encodeUtf8 } from '../bytes.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 import type { JsonObject } from '../json/value.ts'
 import { type DialectEvent, hashedLine } from './dialect.ts'
-import type { EventDialect } from './dialects.ts'
+import type { DialectName } from './dialect-names.ts'
+import { type EventDialect, eventDialectOf } from './dialects.ts'
+import type { KeptStream } from './kept-stream.ts'
 
 /**
  * Returns the events in which a gateway repeats an answer for its `Idempotency-Key`. The original
@@ -21,10 +23,12 @@ export function repeatedEvents(
   return given
 }
 
-/** The hash (hex) over the events of repeatedEvents. Throws as repeatedEvents. */
-export function repeatedStreamHash(dialect: EventDialect, answer: JsonObject): string {
-  const lines = repeatedEvents(dialect, answer).map(({ event, data }) =>
+/** True if a gateway repeats the answer in these events. Throws as repeatedEvents. */
+export function isRepetition(name: DialectName, { response, streamHash }: KeptStream): boolean {
+  const dialect = eventDialectOf(name)
+  if (dialect === null) return false
+  const lines = repeatedEvents(dialect, response).map(({ event, data }) =>
     hashedLine(event, canonicalizeJson(data)),
   )
-  return encodeHex(sha256(encodeUtf8(lines.join(''))))
+  return streamHash === encodeHex(sha256(encodeUtf8(lines.join(''))))
 }
