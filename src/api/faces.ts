@@ -75,15 +75,15 @@ const openAiLimits: Face['limitHeaders'] = (what, { limit, remaining, resetSecon
   [`x-ratelimit-reset-${what}`]: `${resetSeconds}s`,
 })
 
-/** For the documentation. */
+/** The form alone: the caller verifies the signature. */
 export const SIGNED_REFUSAL = z
   .strictObject({
     request_hash: z.string(),
     notary: z.string(),
-    attempt: z.int(),
+    attempt: z.int().min(0),
     code: z.string(),
-    at: z.int(),
-    signature: z.string(),
+    at: z.int().min(0),
+    signature: z.string().regex(/^0x[0-9a-f]{130}$/),
   })
   .describe('Signed by the enclave: it made nothing. Only for a request with a nonce.')
 

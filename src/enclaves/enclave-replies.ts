@@ -11,6 +11,7 @@ import {
   type SealedNotice,
   STREAM_EVENTS,
 } from '#enclave/protocol/enclave-api.ts'
+import { SIGNED_REFUSAL } from '../api/faces.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
@@ -145,16 +146,6 @@ const noticeSchema = z.object({
     .optional(),
 })
 
-/** Checks only the form. The caller verifies the signature. */
-const signedRefusal = z.strictObject({
-  request_hash: z.string(),
-  notary: z.string(),
-  attempt: index,
-  code: z.string(),
-  at: index,
-  signature,
-})
-
 const faultSchema = z.object({
   status: z.int().min(400).max(599),
   code: z.string(),
@@ -169,7 +160,7 @@ const faultSchema = z.object({
   retry_after_seconds: z.number().min(0).optional(),
   should_retry: z.boolean().optional(),
   may_be_made: z.boolean().optional(),
-  refusal: signedRefusal.optional(),
+  refusal: SIGNED_REFUSAL.optional(),
 })
 
 /** The compiler reports a missing code. */
