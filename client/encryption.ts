@@ -24,7 +24,6 @@ import {
 } from '#attestation/ehbp.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { AffidavitError, messageOf } from './errors.ts'
-import { readAtMost } from './gateway.ts'
 
 export type EncryptionTarget = {
   /** The notary that signed the key: 0x, lower case. */
@@ -51,7 +50,6 @@ const suite = new HPKE.CipherSuite(
 )
 
 const SECRET_BYTES = 32
-const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
  * Encrypts a call to an enclave (EHBP). `credential` is the value of `Fine-Tune-Authorization`
@@ -89,14 +87,13 @@ export async function sealCall(parts: {
 
 /**
  * Returns true if the answer states that the enclave lacks this key, and so did not process the
- * call.
+ * call. `body`: the body of the answer.
  */
-export async function isKeyConfigProblem(response: Response): Promise<boolean> {
-  const type = response.headers.get('content-type') ?? ''
-  if (response.status !== 422 || !/^application\/problem\+json\b/i.test(type)) return false
+export function isKeyConfigProblem({ status, headers }: Response, body: Uint8Array): boolean {
+  const type = headers.get('content-type') ?? ''
+  if (status !== 422 || !/^application\/problem\+json\b/i.test(type)) return false
   try {
-    const bytes = await readAtMost(response.clone(), PROBLEM_BYTES_MAX)
-    const problem: unknown = JSON.parse(new TextDecoder().decode(bytes ?? undefined))
+    const problem: unknown = JSON.parse(new TextDecoder().decode(body))
     return (problem as { readonly type?: unknown } | null)?.type === KEY_CONFIG_PROBLEM
   } catch {
     return false

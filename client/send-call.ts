@@ -79,9 +79,9 @@ async function seal(
 /** True if the gateway states that the named enclave did not take the call. */
 async function isElsewhere(response: Response): Promise<boolean> {
   if (response.status !== 422 && response.status !== 400) return false
-  if (await isKeyConfigProblem(response)) return true
-  const bytes = await readAtMost(response.clone(), ERROR_BYTES_MAX).catch(() => null)
-  return bytes !== null && errorWordsOf(bytes)?.code === 'notary_mismatch'
+  const body = await readAtMost(response.clone(), ERROR_BYTES_MAX).catch(() => null)
+  if (body === null) return false
+  return isKeyConfigProblem(response, body) || errorWordsOf(body)?.code === 'notary_mismatch'
 }
 
 /**

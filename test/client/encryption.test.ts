@@ -71,7 +71,8 @@ describe('key-config', () => {
     ['is nothing longer than a problem', new Response(' '.repeat(100_000), problem()), false],
     ['is no other status', new Response(null, { status: 400 }), false],
   ])('a key-config reply %s', async (_, response, isProblem) => {
-    expect(await isKeyConfigProblem(response)).toBe(isProblem)
+    const body = new Uint8Array(await response.arrayBuffer())
+    expect(isKeyConfigProblem(response, body)).toBe(isProblem)
   })
 })
 
