@@ -70,10 +70,11 @@ const PEM =
 
 /**
  * Returns the certificates (DER) of an attacker-controlled PEM text, in the order of the text.
- * Throws ProviderEvidenceError `pem_malformed`, also if the text has anything else. `where` names
- * the text in the message.
+ * Throws ProviderEvidenceError `pem_malformed`, also if the text has anything else but NULs at its
+ * end, which C programs send along. `where` names the text in the message.
  */
-export function parsePemChain(text: string, where: string): readonly Uint8Array<ArrayBuffer>[] {
+export function parsePemChain(given: string, where: string): readonly Uint8Array<ArrayBuffer>[] {
+  const text = withoutNulsAtEnd(given)
   const ders: Uint8Array<ArrayBuffer>[] = []
   let position = 0
   while (position < text.length && ders.length < CHAIN_CERTIFICATES_MAX) {
@@ -85,6 +86,12 @@ export function parsePemChain(text: string, where: string): readonly Uint8Array<
   }
   if (ders.length === 0 || position < text.length) throw malformed(where)
   return ders
+}
+
+function withoutNulsAtEnd(text: string): string {
+  let end = text.length
+  while (end > 0 && text[end - 1] === '\0') end--
+  return text.slice(0, end)
 }
 
 function bytesOf(base64: string, where: string): Uint8Array<ArrayBuffer> {

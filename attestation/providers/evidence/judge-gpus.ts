@@ -54,7 +54,7 @@ export async function judgeGpus(
     const facts = judged.flatMap((one) => one.facts ?? [])
     if (isRequired && facts.every(({ isSwitch }) => isSwitch))
       throw refuseEvidence('gpu_missing', 'expected evidence of a GPU, which a switch is not')
-    const own = new Set(facts.map(({ certificateSha256 }) => encodeHex(certificateSha256)))
+    const own = new Set(facts.map(({ deviceKey }) => encodeHex(deviceKey)))
     if (own.size < facts.length)
       throw refuseEvidence('gpu_repeated', 'expected evidence of each device once')
     const names = facts.map(({ device }) => device)

@@ -37,8 +37,8 @@ type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
   readonly device: string
   /** True for a switch, false for a GPU. */
   readonly isSwitch: boolean
-  /** SHA-256 of the leaf. Each device has its own leaf. */
-  readonly certificateSha256: Uint8Array
+  /** The leaf's key, a point. It tells devices apart: a certificate can be signed anew. */
+  readonly deviceKey: Uint8Array
   /** The earliest end of validity of the certificates, Unix milliseconds. */
   readonly endsAtMs: number
 }
@@ -168,7 +168,7 @@ function factsOf({
     ...fields,
     device: leaf.subject.commonName ?? leaf.subject.text,
     isSwitch: isOfSwitch(leaf.subject),
-    certificateSha256: leaf.sha256,
+    deviceKey: leaf.point,
     endsAtMs: Math.min(...certificates.map(({ notAfterMs }) => notAfterMs)),
   }
 }

@@ -22,7 +22,7 @@ export type TdxCollateral = {
   /** From the path `qe/identity`. */
   readonly qeIdentity: SignedText
   /**
-   * DER. `rootCrl` is from `rootcacrl`, `pckCrl` is from `pckcrl` for the CA of the PCK
+   * DER, DER in hexadecimal text, or PEM. `rootCrl` is from `rootcacrl`, `pckCrl` is from `pckcrl` for the CA of the PCK
    * certificate.
    */
   readonly rootCrl: Uint8Array

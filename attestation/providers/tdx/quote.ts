@@ -167,7 +167,7 @@ function decodeCertification(
     throw tdxFault('quote_chain_type', 'expected a PCK chain of type 5, PEM')
   if (nextSize(cursor, 4) !== cursor.end - cursor.offset)
     throw tdxFault('quote_chain_size', 'expected a PCK chain up to the end')
-  const pem = latin1(next(cursor, cursor.end - cursor.offset)).replace(/\0$/, '')
+  const pem = latin1(next(cursor, cursor.end - cursor.offset))
   const ders = parsePemChain(pem, 'PCK chain')
   if (ders.length !== PCK_CHAIN_CERTIFICATES)
     throw tdxFault(

@@ -118,22 +118,36 @@ export function worstStatus(parts: readonly TcbVerdict[]): TcbStatus {
 
 /**
  * Accepts UpToDate. Accepts another status only if the policy lists the status and all advisories
- * of that level. Never accepts Revoked. Throws ProviderEvidenceError.
+ * of that level. Never accepts Revoked. The message names all that the policy lacks. Throws
+ * ProviderEvidenceError.
  */
 export function checkStatuses(
   parts: readonly TcbVerdict[],
   { statuses, advisories }: Pick<ResolvedTdxPolicy, 'statuses' | 'advisories'>,
 ): void {
-  for (const { status, advisories: concerned } of parts) {
-    if (status === 'UpToDate') continue
-    if (status === 'Revoked') throw tdxFault('tcb_revoked', 'expected a TCB that is not revoked')
-    if (!statuses.includes(status))
-      throw tdxFault('tcb_status_not_accepted', `expected an accepted status, got ${status}`)
-    const missing = concerned.find((id) => !advisories.includes(id))
-    if (missing !== undefined)
-      throw tdxFault(
-        'tcb_advisory_not_accepted',
-        `expected accepted advisories alone for ${status}, got ${missing}`,
-      )
+  const open = parts.filter(({ status }) => status !== 'UpToDate')
+  if (open.some(({ status }) => status === 'Revoked'))
+    throw tdxFault('tcb_revoked', 'expected a TCB that is not revoked')
+  const others = missingFrom(
+    statuses,
+    open.map(({ status }) => status),
+  )
+  const missing = missingFrom(
+    advisories,
+    open.flatMap((part) => part.advisories),
+  )
+  if (others.length > 0) {
+    const named = [others.join(', '), ...(missing.length > 0 ? [missing.join(', ')] : [])]
+    throw tdxFault('tcb_status_not_accepted', `expected accepted statuses, got ${named.join('; ')}`)
   }
+  if (missing.length > 0)
+    throw tdxFault(
+      'tcb_advisory_not_accepted',
+      `expected accepted advisories alone, got ${missing.join(', ')}`,
+    )
+}
+
+/** The values that `accepted` lacks, each once. */
+function missingFrom(accepted: readonly string[], values: readonly string[]): readonly string[] {
+  return [...new Set(values)].filter((value) => !accepted.includes(value))
 }

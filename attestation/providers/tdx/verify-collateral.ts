@@ -1,5 +1,8 @@
+import { decodeHex } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
 import type { LinkedChain } from '../../nitro/chain.ts'
 import type { RevocationList } from '../../nitro/check-revocation.ts'
+import { latin1 } from '../../nitro/der.ts'
 import { isSignatureInRange, P256, verifyEcdsa } from '../../nitro/ecdsa.ts'
 import {
   findListOfCertificates,
@@ -85,7 +88,7 @@ export async function checkIntelLists(
 /** `chain` has two certificates: the list's issuer, and a certificate that this issuer signed. */
 async function readList(bytes: Uint8Array, source: string, chain: Certificates) {
   try {
-    const [parsed] = parseLists(bytes, source, P256)
+    const [parsed] = parseLists(binaryOf(bytes), source, P256)
     if (!parsed) throw tdxFault('crl_malformed', `${source}: expected one list`)
     const found = await findListOfCertificates(parsed, chain)
     if (found.kind === 'silent') throw found.error
@@ -95,6 +98,20 @@ async function readList(bytes: Uint8Array, source: string, chain: Certificates) 
     throw new ProviderEvidenceError(`crl_${fault.code}`, `${source}: ${fault.message}`)
   }
 }
+
+/** Decodes a list in hexadecimal text, as a PCCS sends it. Returns other bytes unchanged. */
+function binaryOf(list: Uint8Array): Uint8Array {
+  const isHex = HEX_OF_SEQUENCE.every((digit, at) => list[at] === digit)
+  try {
+    return isHex ? decodeHex(latin1(list)) : list
+  } catch (fault) {
+    if (fault instanceof FormatError) return list
+    throw fault
+  }
+}
+
+/** `30`, the tag of a SEQUENCE. */
+const HEX_OF_SEQUENCE = [0x33, 0x30]
 
 type VerifiedText<Value> = { readonly value: Value; readonly certificates: Certificates }
 

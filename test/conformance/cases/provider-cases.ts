@@ -9,6 +9,7 @@ import {
   BLOCK_HASH,
   type BuiltKind,
   type EvidenceChanges,
+  twinGpuItem,
 } from '../../support/provider-builder/evidence-builder.ts'
 import {
   consistent,
@@ -51,20 +52,30 @@ function draft(
   }
 }
 
-/** Evidence that only this member of its policy refuses. */
-function ofPolicy(
+/** Evidence that its own policy refuses. */
+function ofChange(
   name: string,
   kind: BuiltKind,
-  changed: NonNullable<EvidenceChanges['policy']>,
-  { notChecked = [], ...evidence }: EvidenceChanges & { notChecked?: readonly string[] } = {},
+  about: string,
+  { notChecked = [], ...changes }: EvidenceChanges & { notChecked?: readonly string[] },
 ): Draft {
-  const built = buildAttested(kind, { ...evidence, policy: changed }, { neighbours: [2, 3] })
+  const built = buildAttested(kind, changes, { neighbours: [2, 3] })
   const demands = {
     ...EXPECTED,
     provider_policy: textOf(Buffer.from(built.providerPolicy).toString()),
   }
-  const about = `evidence that passes a policy but for its ${Object.keys(changed).join()}`
   return draft(name, built.bundle, [about, invalid([ATTESTED], ...notChecked, OFFLINE), demands])
+}
+
+/** Evidence that only these members of its policy refuse. */
+function ofPolicy(
+  name: string,
+  kind: BuiltKind,
+  policy: NonNullable<EvidenceChanges['policy']>,
+  changes: Omit<Parameters<typeof ofChange>[3], 'policy'> = {},
+): Draft {
+  const about = `evidence that passes a policy but for its ${Object.keys(policy).join()}`
+  return ofChange(name, kind, about, { ...changes, policy })
 }
 
 const BLOCK = { chainId: chain.chainId, number: 17, hash: BLOCK_HASH }
@@ -129,6 +140,12 @@ export const providerCases: readonly Draft[] = [
       },
     }),
     ['evidence of another TLS key than that of the receipt', invalid([KEY], OFFLINE)],
+  ),
+  ofChange(
+    'one-gpu-twice',
+    'tinfoil v3 SNP',
+    'evidence of one GPU as that of two: the second certificate has the other valid signature',
+    { bound: ({ devices }) => devices.push(twinGpuItem()) },
   ),
   draft(
     'other-origin',

@@ -1,6 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { decodeDer } from '#attestation/nitro/der.ts'
 import { hashConfigDocument } from '#attestation/providers/dstack/config-id.ts'
 import {
   EVIDENCE_PATHS,
@@ -17,7 +18,8 @@ import {
   predicateOfBuild,
   tlsKeyItem,
 } from '#src/local/tee/tinfoil-answer.ts'
-import { toPem, validityOf } from '../nitro-builder/certificate-builder.ts'
+import { generateKey, toPem, validityOf } from '../nitro-builder/certificate-builder.ts'
+import { bitString, encodeDer, sequence } from '../nitro-builder/der-encoder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES, standardChain } from '../nitro-builder/document-builder.ts'
 import {
@@ -346,10 +348,40 @@ export function intelAnswers(collateral: TdxCollateral): readonly KeptResponse[]
   return intelAnswersOf(collateral).map(({ url, body, headers }) => kept(url, body, headers))
 }
 
+const switchKey = generateKey()
+
 /** A switch below the GPU's root, as an item of version 3. */
 export function switchItem() {
-  const item = gpuItem(deviceOf({ device: 'LS_10 A01 FSP FMC LF' }))
+  const item = gpuItem(deviceOf({ device: 'LS_10 A01 FSP FMC LF', key: switchKey }))
   return { ...item, id: 'switch-0', kind: 'nvswitch' }
+}
+
+/** n of P-384 (SEC 2, secp384r1). */
+const P384_ORDER = BigInt(
+  '0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973',
+)
+
+/** The same GPU with the other valid signature (r, n − s) of its certificate. */
+export function twinGpuItem() {
+  const [leaf = '', ...above] = gpu.evidence.certificates.split(/(?=-----BEGIN)/)
+  const der = decodeDer(new Uint8Array(Buffer.from(leaf.replace(/-----[^-]+-----/g, ''), 'base64')))
+  const [signed, algorithm, signature] = der.children
+  const pair = decodeDer(new Uint8Array(signature?.content.subarray(1) ?? []))
+  const [r, s] = pair.children.map(({ content }) => BigInt(`0x${hex(content)}`))
+  const twin = sequence(
+    signed?.encoding ?? new Uint8Array(),
+    algorithm?.encoding ?? new Uint8Array(),
+    bitString(sequence(unsigned(r ?? 0n), unsigned(P384_ORDER - (s ?? 0n)))),
+  )
+  const certificates = [toPem(twin), ...above].join('')
+  return { ...gpuItem({ evidence: gpu.evidence.evidence, certificates }), id: 'gpu-1' }
+}
+
+function unsigned(value: bigint): Uint8Array {
+  const text = value.toString(16)
+  const bytes = Buffer.from(text.padStart(text.length + (text.length % 2), '0'), 'hex')
+  const isHigh = (bytes[0] ?? 0) >= 0x80
+  return encodeDer(0x02, new Uint8Array(isHigh ? Buffer.concat([Buffer.of(0), bytes]) : bytes))
 }
 
 /** A GPU whose certificate ends at this time. */

@@ -8,6 +8,7 @@ import {
   extension,
   generateKey,
   KEY_USAGE_BITS,
+  type KeyPair,
   keyUsage,
   nameOf,
   publicKeyInfo,
@@ -34,6 +35,8 @@ export type GpuChange = {
   readonly evidence?: (bytes: Buffer) => Uint8Array
   /** Changes the whole after it was signed. */
   readonly signed?: (bytes: Buffer) => Uint8Array
+  /** The key of the leaf. */
+  readonly key?: KeyPair
   /** The name of the leaf. */
   readonly device?: string
   /** The DICE extension of the leaf; null leaves the extension out. */
@@ -42,6 +45,8 @@ export type GpuChange = {
   readonly certificates?: Readonly<Record<number, Partial<CertificateParts>>>
   /** Changes the chain, leaf first, before it is written as PEM. */
   readonly chain?: (ders: readonly Uint8Array[]) => readonly Uint8Array[]
+  /** Changes the PEM. */
+  readonly pem?: (pem: string) => string
 }
 
 /** Evidence that every check accepts, with changes, and the policy that trusts its root. */
@@ -53,12 +58,12 @@ export function buildGpu(change: GpuChange = {}): {
   const leafFirst = change.chain?.(ders.toReversed()) ?? ders.toReversed()
   const unsigned = writeEvidence(change)
   const changed = Buffer.from(change.evidence?.(unsigned) ?? unsigned)
-  const key = { key: keyAt(4).privateKey, dsaEncoding: 'ieee-p1363' } as const
+  const key = { key: (change.key ?? keyAt(4)).privateKey, dsaEncoding: 'ieee-p1363' } as const
   const whole = Buffer.concat([changed, sign('sha384', changed, key)])
   return {
     evidence: {
       evidence: new Uint8Array(change.signed?.(whole) ?? whole),
-      certificates: toPem(...leafFirst),
+      certificates: change.pem?.(toPem(...leafFirst)) ?? toPem(...leafFirst),
     },
     policy: { nonce: GPU_NONCE, roots: [hashOf(ders[0] ?? new Uint8Array())] },
   }
@@ -147,7 +152,7 @@ export function gpuCertificateParts(level: number, change: GpuChange = {}): Cert
     issuer: { name: nameOf(LEVELS[parent]?.name ?? ''), key: keyAt(parent) },
     life: { from: new Date(GPU_AT.getTime() - YEAR_MS), to: new Date('9999-12-31T23:59:59Z') },
     subject: nameOf(level === 4 ? device : (LEVELS[level]?.name ?? '')),
-    key: keyAt(level),
+    key: level === 4 ? (change.key ?? keyAt(4)) : keyAt(level),
     extensions:
       level === 4
         ? [keyUsage(digitalSignature), ...(dice ? [dice] : [])]

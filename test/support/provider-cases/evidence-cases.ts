@@ -14,6 +14,7 @@ import {
   ORIGIN,
   predicateOf,
   switchItem,
+  twinGpuItem,
 } from '../provider-builder/evidence-builder.ts'
 
 type EvidenceCode = ProviderEvidenceCode | 'tcb_info_malformed' | 'pem_malformed'
@@ -238,6 +239,9 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
     }),
   },
   gpu_repeated: {
+    'one GPU as two, by the twin of its certificate': tinfoilSnp({
+      bound: ({ devices }) => devices.push(twinGpuItem()),
+    }),
     'the evidence of one GPU as that of two': tinfoilSnp({
       bound: ({ devices }) => devices.push({ ...devices[0], id: 'gpu-1' }),
     }),

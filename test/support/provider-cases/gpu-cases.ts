@@ -73,6 +73,9 @@ export const gpuAcceptances = casesOf<'rule', NvidiaRule, GpuCase>('rule', {
   },
   5: { 'the nonce that was asked for': {} },
   6: {
+    'certificates that end in five NULs': {
+      pem: (pem) => `${pem}\0\0\0\0\0`,
+    },
     'the first second of a certificate': leaf({ validity: validityOf(GPU_AT, seconds(9)) }),
     'the last second of a certificate': authority({ validity: validityOf(seconds(-9), GPU_AT) }),
   },
@@ -126,6 +129,9 @@ export const gpuRefusals = casesOf<'code', NvidiaCode, GpuCase>('code', {
     'no certificates': { replaced: { certificates: '' } },
     'text after the certificates': {
       replaced: { certificates: `${buildGpu().evidence.certificates}x` },
+    },
+    'text after NULs': {
+      replaced: { certificates: `${buildGpu().evidence.certificates}\0x` },
     },
   },
   root_untrusted: {

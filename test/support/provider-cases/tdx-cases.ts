@@ -111,6 +111,13 @@ const formatRefusals: CaseTable<TdxCode, TdxCase> = {
   pem_malformed: {
     'text in front of the PEM': { pem: ` ${toPem(intelCertificate('pck'))}` },
     'a PEM without certificates': { pem: '' },
+    'NULs alone': { pem: '\0\0' },
+    'a NUL amid the PEM': {
+      pem: toPem(intelCertificate('pck'), intelCertificate('root')).replace(
+        '\n-----BEGIN',
+        '\0\n-----BEGIN',
+      ),
+    },
     'base64 with unused bits': {
       pem: '-----BEGIN CERTIFICATE-----\nAAB=\n-----END CERTIFICATE-----\n',
     },
@@ -203,6 +210,9 @@ const replaced =
 
 const listRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
   crl_malformed: {
+    'a list in hexadecimal text with an odd digit': {
+      collateral: replaced('rootCrl', Buffer.from('30821')),
+    },
     'a list of no bytes': { collateral: replaced('pckCrl', new Uint8Array()) },
     'a list without an end': { rootList: { nextUpdate: null } },
   },
@@ -414,6 +424,17 @@ const tcbRefusals: CaseTable<TdxCode, TdxCase> = {
     },
   },
   tcb_advisory_not_accepted: {
+    'an advisory of the platform and one of the module': {
+      ...withModule({
+        tcbLevels: [
+          levelOf(
+            { isvsvn: 5 },
+            { tcbStatus: 'OutOfDate', advisoryIDs: ['INTEL-SA-01036', 'INTEL-SA-00837'] },
+          ),
+        ],
+      }),
+      policy: { statuses: ['OutOfDate'] },
+    },
     'an advisory that is not named': {
       ...onePlatformStatus('SWHardeningNeeded', ['INTEL-SA-00615', 'INTEL-SA-00837']),
       policy: { statuses: ['SWHardeningNeeded'], advisories: ['INTEL-SA-00615'] },
@@ -469,6 +490,9 @@ export const tdxAcceptances = casesOf<'check', TdxCheckName, TdxCase>('check', {
     'bytes after the end': {
       sealed: (quote) => Buffer.concat([quote, new Uint8Array(3065).fill(7)]),
     },
+    'a chain that ends in five NULs': {
+      pem: `${toPem(intelCertificate('pck'), intelCertificate('platformCa'), intelCertificate('root'))}\0\0\0\0\0`,
+    },
     'a chain that ends in NUL, with CRLF': {
       pem: `${toPem(intelCertificate('pck'), intelCertificate('platformCa'), intelCertificate('root')).replaceAll('\n', '\r\n')}\0`,
     },
@@ -497,6 +521,13 @@ export const tdxAcceptances = casesOf<'check', TdxCheckName, TdxCase>('check', {
     'a newer evaluation number': { qeIdentity: { tcbEvaluationDataNumber: 19 } },
   },
   revocation: {
+    'lists in hexadecimal text': {
+      collateral: (collateral) => ({
+        ...collateral,
+        rootCrl: Buffer.from(Buffer.from(collateral.rootCrl).toString('hex')),
+        pckCrl: Buffer.from(Buffer.from(collateral.pckCrl).toString('hex').toUpperCase()),
+      }),
+    },
     'other certificates are revoked': {
       pckList: { revoked: [entry(1), entry(2)] },
       rootList: { revoked: [entry(SERIALS.pck)] },

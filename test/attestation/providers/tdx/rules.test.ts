@@ -7,7 +7,12 @@ import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
 import { verifyTdxQuote } from '#attestation/providers/tdx/verify-tdx-quote.ts'
 import { validityOf } from '../../../support/nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
-import { buildTdxEvidence, TDX_POLICY } from '../../../support/provider-builder/tdx-builder.ts'
+import {
+  buildTdxEvidence,
+  levelOf,
+  platformTcb,
+  TDX_POLICY,
+} from '../../../support/provider-builder/tdx-builder.ts'
 import {
   brokenTdxPolicies,
   tdxAcceptances,
@@ -70,6 +75,24 @@ it('a refusal of a platform names the component that is below the lowest level',
   const change = (body: Uint8Array) => void body.set([6], 2)
   expect(await messageOf({ body: change })).toBe(
     'expected a platform of a TCB level: the lowest needs TDX component 2 of 7, got 6',
+  )
+})
+
+it('a refusal of an outdated platform names all that the policy lacks at once', async () => {
+  const advisoryIDs = ['INTEL-SA-01036', 'INTEL-SA-01079', 'INTEL-SA-01099', 'INTEL-SA-01103']
+  const tcbLevels = [levelOf(platformTcb(), { tcbStatus: 'OutOfDate', advisoryIDs })]
+  const qeIdentity = {
+    tcbLevels: [
+      levelOf({ isvsvn: 4 }, { tcbStatus: 'SWHardeningNeeded', advisoryIDs: ['INTEL-SA-01099'] }),
+    ],
+  }
+  const changes = { tcbInfo: { tcbLevels }, qeIdentity }
+  expect(await messageOf(changes)).toBe(
+    'expected accepted statuses, got SWHardeningNeeded, OutOfDate; INTEL-SA-01099, INTEL-SA-01036, INTEL-SA-01079, INTEL-SA-01103',
+  )
+  const statuses = ['OutOfDate', 'SWHardeningNeeded'] as const
+  expect(await messageOf(changes, { statuses, advisories: ['INTEL-SA-01036'] })).toBe(
+    'expected accepted advisories alone, got INTEL-SA-01099, INTEL-SA-01079, INTEL-SA-01103',
   )
 })
 
