@@ -17,12 +17,16 @@ export function describeProvider(
 ): readonly ProviderLine[] {
   const { tcb, code, block } = facts
   const levels = Object.entries(tcb?.versions ?? {}).map(([part, level]) => `${part} ${level}`)
+  const number = tcb?.evaluationNumber ? [`by Intel's data ${tcb.evaluationNumber}`] : []
   const debug = facts.isDebugOff ? '' : '; it is not shown that debugging is off'
   return [
     ['provider', facts.origin],
     ['kind', facts.kind],
     ['machine', facts.tee === null ? 'not shown' : `${facts.tee}${debug}`],
-    ['TCB', tcb === null ? 'not shown' : [tcb.status, ...tcb.advisories, ...levels].join(', ')],
+    [
+      'TCB',
+      tcb === null ? 'not shown' : [tcb.status, ...tcb.advisories, ...levels, ...number].join(', '),
+    ],
     ...Object.entries(facts.measurements),
     ['code', code === null ? 'not shown' : sayProviderCode(code)],
     ...sayKeys(facts),

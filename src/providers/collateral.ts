@@ -92,6 +92,7 @@ async function tdxUrls(
   return [
     `${pcs}/tdx/certification/v4/tcb?fmspc=${fmspc}`,
     `${pcs}/tdx/certification/v4/qe/identity`,
+    `${pcs}/tdx/certification/v4/tcbevaluationdatanumbers`,
     `${pcs}/sgx/certification/v4/pckcrl?ca=${authority}&encoding=der`,
     `${certificates}/IntelSGXRootCA.der`,
   ]

@@ -39,5 +39,6 @@ export function readTdxCollateral(file: string): TdxCollateral {
     qeIdentity: textOf('qe_identity'),
     rootCrl: hex('root_ca_crl'),
     pckCrl: hex('pck_crl'),
+    evaluationNumbers: null,
   }
 }

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../json/value.ts'
 import { isZero, PLATFORM_BITS, type PlatformInfo } from '../snp/report.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from '../snp/tcb.ts'
 import { TCB_STATUSES, type TcbStatus } from '../tdx/tcb-info.ts'
-import { EVALUATION_NUMBER_MIN_DEFAULT, type TdxMeasurements } from '../tdx/tdx-policy.ts'
+import type { TdxMeasurements } from '../tdx/tdx-policy.ts'
 import type { ProviderKind } from './evidence-document.ts'
 import {
   flagIn,
@@ -19,6 +19,8 @@ export type TdxTerms = {
   readonly statuses: readonly TcbStatus[]
   readonly advisories: readonly string[]
   readonly evaluationNumberMin: number
+  /** Null: not checked. */
+  readonly evaluationNumberDays: number | null
   /** Accepted kinds of platform, 12 hex digits each. Null: not checked. */
   readonly fmspcs: readonly string[] | null
   /** Accepted firmware (MRTD and RTMR0). Only a policy of the kind tinfoil can restrict it. */
@@ -35,11 +37,12 @@ export type SnpTerms = {
   readonly chipIds: readonly Uint8Array[] | null
 }
 
-/** The default terms. They are the strictest, except that they accept any firmware. */
+/** The terms without a policy. They are the strictest, but accept any firmware and any collateral. */
 export const NO_TDX_TERMS: TdxTerms = {
   statuses: [],
   advisories: [],
-  evaluationNumberMin: EVALUATION_NUMBER_MIN_DEFAULT,
+  evaluationNumberMin: 0,
+  evaluationNumberDays: null,
   fmspcs: null,
   platforms: 'any',
 }
@@ -58,18 +61,17 @@ const { invalid, textOf } = policyForms
 /** Throws a FormatError that names the member, as readSnpTerms does. */
 export function readTdxTerms(json: Json, kind: ProviderKind): TdxTerms {
   const given = policyObject(json, 'tdx', {
-    required: kind === 'tinfoil' ? ['platforms'] : [],
-    optional: ['statuses', 'advisories', 'evaluation_number_min', 'fmspcs'],
+    required: ['evaluation_number_min', ...(kind === 'tinfoil' ? ['platforms'] : [])],
+    optional: ['evaluation_number_days', 'statuses', 'advisories', 'fmspcs'],
   })
-  const { statuses, advisories, evaluation_number_min, fmspcs, platforms = 'any' } = given
+  const { statuses, advisories, fmspcs, platforms = 'any' } = given
+  const { evaluation_number_min: min, evaluation_number_days: days } = given
   return {
     statuses: statuses === undefined ? [] : policyList(statuses, 'tdx.statuses', readStatus),
     advisories: advisories === undefined ? [] : policyList(advisories, 'tdx.advisories', textOf),
-    evaluationNumberMin: wholeIn(
-      evaluation_number_min,
-      'tdx.evaluation_number_min',
-      EVALUATION_NUMBER_MIN_DEFAULT,
-    ),
+    evaluationNumberMin: policyForms.countOf(min, 'tdx.evaluation_number_min'),
+    evaluationNumberDays:
+      days === undefined ? null : policyForms.countOf(days, 'tdx.evaluation_number_days'),
     fmspcs:
       fmspcs === undefined
         ? null

@@ -40,6 +40,8 @@ export type ProviderTcb = {
   readonly advisories: readonly string[]
   /** AMD's reported versions by part. Null for TDX. */
   readonly versions: Readonly<Record<string, number>> | null
+  /** The tcbEvaluationDataNumber of Intel's collateral. Null for SEV-SNP. */
+  readonly evaluationNumber: number | null
 }
 
 /** `facts` is null unless the signature is valid. */
@@ -62,12 +64,13 @@ export async function judgeHardware(
 ): Promise<HardwareJudgement> {
   const { code, collateral, tdx, snp, roots, at } = demand
   if (evidence.tee === 'TDX') {
-    const { platforms: _, fmspcs, ...terms } = tdx
+    const { platforms: _, fmspcs, evaluationNumberDays, ...terms } = tdx
     const { facts, checks } = await verifyTdxQuote(
       { quote: evidence.quote, collateral: collateral.tdx },
       {
         ...terms,
         ...(fmspcs === null ? {} : { fmspcs }),
+        ...(evaluationNumberDays === null ? {} : { evaluationNumberDays }),
         measurements: code.tdx,
         roots: roots.intel,
       },
@@ -109,7 +112,12 @@ function tdxFactsOf({ body, tcb, window }: TdxFacts): HardwareFacts {
     tee: 'TDX',
     reportData: body.reportData,
     measurements: { mrtd: encodeHex(body.mrTd), ...Object.fromEntries(registers) },
-    tcb: tcb && { status: tcb.status, advisories: tcb.advisories, versions: null },
+    tcb: tcb && {
+      status: tcb.status,
+      advisories: tcb.advisories,
+      versions: null,
+      evaluationNumber: tcb.evaluationNumber,
+    },
     endsAtMs: window?.toMs ?? null,
     body,
   }
@@ -123,7 +131,7 @@ function snpFactsOf(facts: SnpFacts): HardwareFacts {
     tee: 'SEV-SNP',
     reportData,
     measurements: { measurement: encodeHex(measurement), host_data: encodeHex(hostData) },
-    tcb: { status, advisories: [], versions: { ...tcbs.reported } },
+    tcb: { status, advisories: [], versions: { ...tcbs.reported }, evaluationNumber: null },
     endsAtMs,
     body: null,
   }

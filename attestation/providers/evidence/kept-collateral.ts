@@ -34,6 +34,7 @@ export function readKeptCollateral(kept: readonly KeptResponse[]): KeptCollatera
     tdx: readTdx({
       tcb: find(/\/tdx\/certification\/v4\/tcb$/),
       identity: find(/\/tdx\/certification\/v4\/qe\/identity$/),
+      numbers: find(/\/tdx\/certification\/v4\/tcbevaluationdatanumbers$/),
       pckCrl: find(/\/sgx\/certification\/v4\/pckcrl$/),
       rootCrl: find(/\/sgx\/certification\/v4\/rootcacrl$|\/IntelSGXRootCA\.der$/),
     }),
@@ -44,11 +45,12 @@ export function readKeptCollateral(kept: readonly KeptResponse[]): KeptCollatera
   }
 }
 
-type TdxAnswer = 'tcb' | 'identity' | 'pckCrl' | 'rootCrl'
+type TdxAnswer = 'tcb' | 'identity' | 'numbers' | 'pckCrl' | 'rootCrl'
 
 function readTdx({
   tcb,
   identity,
+  numbers,
   pckCrl,
   rootCrl,
 }: Readonly<Record<TdxAnswer, KeptResponse | undefined>>): TdxCollateral | null {
@@ -64,6 +66,12 @@ function readTdx({
     }),
     rootCrl: rootCrl.body,
     pckCrl: pckCrl.body,
+    evaluationNumbers: numbers
+      ? readSignedResponse(numbers.body, {
+          member: 'tcbEvaluationDataNumbers',
+          issuerChain: numbers.headers.get('tcb-evaluation-data-numbers-issuer-chain') ?? '',
+        })
+      : null,
   }
 }
 

@@ -27,27 +27,31 @@ export type TdxCollateral = {
    */
   readonly rootCrl: Uint8Array
   readonly pckCrl: Uint8Array
+  /** From the path `tcbevaluationdatanumbers`. Null if it was not kept. */
+  readonly evaluationNumbers: SignedText | null
 }
 
 /** Real responses have about 5,000 bytes. */
 const RESPONSE_BYTES_MAX = 262_144
 
-type SignedMember = 'tcbInfo' | 'enclaveIdentity'
-
 const RESPONSE_CODES = {
   tcbInfo: 'tcb_info_malformed',
   enclaveIdentity: 'qe_identity_malformed',
+  tcbEvaluationDataNumbers: 'evaluation_numbers_malformed',
 } as const
 
 /**
  * Takes the signed object, with its exact bytes, out of a response of Intel's PCS. The response is
- * `{"tcbInfo":{…},"signature":"…"}`, or has `enclaveIdentity` in place of `tcbInfo`. `issuerChain`
- * is the header `TCB-Info-Issuer-Chain` or `SGX-Enclave-Identity-Issuer-Chain`, URL-encoded or PEM.
+ * `{"tcbInfo":{…},"signature":"…"}`, or has another member in place of `tcbInfo`. `issuerChain` is
+ * the header with the issuer chain of the response, URL-encoded or PEM.
  * Verifies no signature. Throws ProviderEvidenceError.
  */
 export function readSignedResponse(
   body: Uint8Array,
-  { member, issuerChain }: { readonly member: SignedMember; readonly issuerChain: string },
+  {
+    member,
+    issuerChain,
+  }: { readonly member: keyof typeof RESPONSE_CODES; readonly issuerChain: string },
 ): SignedText {
   const code = RESPONSE_CODES[member]
   const text = body.length > RESPONSE_BYTES_MAX ? '' : textOf(body)

@@ -43,18 +43,31 @@ export type TdxModuleIdentity = {
   readonly attributesMask: string
 }
 
-type Issue = {
+/** A text of Intel, and when it is in force. */
+export type Issue = {
+  readonly id: string
+  readonly version: number
   /** Unix milliseconds, inclusive. */
   readonly issueDateMs: number
   readonly nextUpdateMs: number
+}
+
+type Evaluation = Issue & {
   /** Increases with each TCB recovery that Intel publishes. */
   readonly evaluationNumber: number
 }
 
+/** The evaluation numbers that Intel offers (PCS, TCB evaluation data numbers, version 1). */
+export type EvaluationNumbers = Issue & {
+  readonly numbers: readonly {
+    readonly evaluationNumber: number
+    /** When Intel published the faults that the number considers. Unix milliseconds. */
+    readonly recoveryMs: number
+  }[]
+}
+
 /** TCB levels of one kind of platform (PCS, TCB info, version 3). */
-export type TcbInfo = Issue & {
-  readonly id: string
-  readonly version: number
+export type TcbInfo = Evaluation & {
   /** 0 means that levels are compared component by component. */
   readonly tcbType: number
   readonly fmspc: string
@@ -71,9 +84,7 @@ export type TcbInfo = Issue & {
 }
 
 /** Identity of Intel's quoting enclave for TDX (PCS, enclave identity, version 2). */
-export type QeIdentity = Issue & {
-  readonly id: string
-  readonly version: number
+export type QeIdentity = Evaluation & {
   /** 4 bytes. Only bits that are set in the mask count. */
   readonly miscSelect: string
   readonly miscSelectMask: string
@@ -93,7 +104,7 @@ export function parseTcbInfo(bytes: Uint8Array): TcbInfo {
     const module = read.objectOf(memberOf(info, 'tdxModule'), 'tdxModule')
     const identities = memberOf(info, 'tdxModuleIdentities') ?? []
     return {
-      ...read.issueOf(info),
+      ...read.evaluationOf(info),
       tcbType: read.countOf(memberOf(info, 'tcbType'), 'tcbType'),
       fmspc: read.hexOf(memberOf(info, 'fmspc'), 'fmspc', 6),
       pceId: read.hexOf(memberOf(info, 'pceId'), 'pceId', 2),
@@ -120,7 +131,7 @@ export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
     const identity = read.objectOf(parseExactJson(bytes), 'the text')
     const hex = (name: string, length: number) => read.hexOf(memberOf(identity, name), name, length)
     return {
-      ...read.issueOf(identity),
+      ...read.evaluationOf(identity),
       miscSelect: hex('miscselect', 4),
       miscSelectMask: hex('miscselectMask', 4),
       attributes: hex('attributes', 16),
@@ -128,6 +139,28 @@ export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
       mrSigner: hex('mrsigner', 32),
       isvProdId: read.countOf(memberOf(identity, 'isvprodid'), 'isvprodid'),
       levels: read.svnLevelsOf(identity),
+    }
+  })
+}
+
+/** Parses the numbers that Intel offers. Other members are allowed. Throws ProviderEvidenceError. */
+export function parseEvaluationNumbers(bytes: Uint8Array): EvaluationNumbers {
+  return parse('evaluation_numbers_malformed', 'evaluation numbers', (read) => {
+    const text = read.objectOf(parseExactJson(bytes), 'the text')
+    const entries = read.arrayOf(memberOf(text, 'tcbEvalNumbers'), 'tcbEvalNumbers', {
+      ...ITEMS,
+      min: 1,
+    })
+    return {
+      ...read.issueOf(text),
+      numbers: entries.map((json) => {
+        const entry = read.objectOf(json, 'an entry')
+        const date = memberOf(entry, 'tcbRecoveryEventDate')
+        return {
+          evaluationNumber: read.numberOf(entry),
+          recoveryMs: read.dateOf(date, 'tcbRecoveryEventDate'),
+        }
+      }),
     }
   })
 }
@@ -188,21 +221,27 @@ function readersOf(code: TdxCode, prefix: string) {
     return status
   }
 
+  const issueOf = (json: JsonObject): Issue => ({
+    id: forms.textOf(memberOf(json, 'id'), 'id'),
+    version: forms.countOf(memberOf(json, 'version'), 'version'),
+    issueDateMs: dateOf(memberOf(json, 'issueDate'), 'issueDate'),
+    nextUpdateMs: dateOf(memberOf(json, 'nextUpdate'), 'nextUpdate'),
+  })
+
+  const numberOf = (json: JsonObject): number =>
+    forms.countOf(memberOf(json, 'tcbEvaluationDataNumber'), 'tcbEvaluationDataNumber')
+
   return {
     ...forms,
     hexOf,
+    dateOf,
+    numberOf,
     levelsOf,
-
-    issueOf: (json: JsonObject) => ({
-      id: forms.textOf(memberOf(json, 'id'), 'id'),
-      version: forms.countOf(memberOf(json, 'version'), 'version'),
-      issueDateMs: dateOf(memberOf(json, 'issueDate'), 'issueDate'),
-      nextUpdateMs: dateOf(memberOf(json, 'nextUpdate'), 'nextUpdate'),
-      evaluationNumber: forms.countOf(
-        memberOf(json, 'tcbEvaluationDataNumber'),
-        'tcbEvaluationDataNumber',
-      ),
+    evaluationOf: (json: JsonObject): Evaluation => ({
+      ...issueOf(json),
+      evaluationNumber: numberOf(json),
     }),
+    issueOf,
 
     moduleOf: (json: JsonObject): TdxModuleIdentity => ({
       mrSigner: hexOf(memberOf(json, 'mrsigner'), 'mrsigner', 48),

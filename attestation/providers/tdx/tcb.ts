@@ -2,6 +2,7 @@ import { decodeHex, encodeHex } from '../../bytes.ts'
 import type { Pck } from './pck.ts'
 import type { QeReport, TdxBody } from './quote.ts'
 import {
+  type EvaluationNumbers,
   type PlatformLevel,
   type QeIdentity,
   type SvnLevel,
@@ -110,6 +111,26 @@ function equalUnderMask(value: Uint8Array, expected: string, mask: string): bool
     return (byte & of) === ((bits[index] ?? 0) & of)
   })
 }
+
+/**
+ * Refuses `used` if a newer number is of a recovery that is `daysMax` days old at `atMs`: the sender
+ * chose older collateral. Throws ProviderEvidenceError.
+ */
+export function checkNumberAge(
+  used: number,
+  { numbers }: EvaluationNumbers,
+  { atMs, daysMax }: { readonly atMs: number; readonly daysMax: number },
+): void {
+  const due = numbers.filter(({ recoveryMs }) => atMs - recoveryMs >= daysMax * DAY_MS)
+  const least = Math.max(0, ...due.map(({ evaluationNumber }) => evaluationNumber))
+  if (used < least)
+    throw tdxFault(
+      'evaluation_number_old',
+      `expected tcbEvaluationDataNumber of at least ${least}, ${daysMax} days after its recovery, got ${used}`,
+    )
+}
+
+const DAY_MS = 86_400_000
 
 export function worstStatus(parts: readonly TcbVerdict[]): TcbStatus {
   const worst = Math.max(...parts.map(({ status }) => TCB_STATUSES.indexOf(status)))

@@ -1,4 +1,5 @@
 import { decodeHex } from '../../bytes.ts'
+import { isCount } from '../../json/value.ts'
 import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
 import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
 import { TCB_STATUSES, type TcbStatus } from './tcb-info.ts'
@@ -35,9 +36,14 @@ export type TdxPolicy = {
   readonly advisories?: readonly string[]
   /**
    * The lowest accepted tcbEvaluationDataNumber of the collateral. Collateral with a lower number
-   * is from before a TCB recovery. Default EVALUATION_NUMBER_MIN_DEFAULT.
+   * is from before a TCB recovery. There is no default, because each default ages.
    */
-  readonly evaluationNumberMin?: number
+  readonly evaluationNumberMin: number
+  /**
+   * A number of Intel's list is needed so many days after its recovery. Evidence then needs the list.
+   * Default: not checked.
+   */
+  readonly evaluationNumberDays?: number
   /** The accepted kinds of platform (FMSPC, 12 lower-case hex digits). Default: not checked. */
   readonly fmspcs?: readonly string[]
   /** Rules for TDATTRIBUTES, whose first byte must be zero. Default TD_ATTRIBUTES_DEFAULT. */
@@ -55,9 +61,6 @@ export const INTEL_ROOT_SHA256 = decodeHex(
   '44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3',
 )
 
-/** The number in Intel's collateral of November 2025. */
-export const EVALUATION_NUMBER_MIN_DEFAULT = 18
-
 /**
  * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. The other
  * bits are reserved, or allow debugging or migration of the TD.
@@ -71,7 +74,10 @@ const TD_ATTRIBUTES_DEFAULT: BitRules = {
 const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
 
 /** A member that is null is not checked. */
-export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'fmspcs' | 'reportData'>> & {
+export type ResolvedTdxPolicy = Required<
+  Omit<TdxPolicy, 'evaluationNumberDays' | 'fmspcs' | 'reportData'>
+> & {
+  readonly evaluationNumberDays: number | null
   readonly fmspcs: readonly string[] | null
   readonly reportData: Uint8Array | null
 }
@@ -84,7 +90,7 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
   const policy = optionsOf(given, OPTIONS, 'a TDX policy')
   const { measurements, statuses = [], advisories = [], fmspcs, reportData } = policy
   const { tdAttributes = TD_ATTRIBUTES_DEFAULT, xfam = XFAM_DEFAULT } = policy
-  const { evaluationNumberMin = EVALUATION_NUMBER_MIN_DEFAULT } = policy
+  const { evaluationNumberMin, evaluationNumberDays } = policy
   const { roots = [INTEL_ROOT_SHA256] } = policy
   if (measurements !== 'any') checkMeasurementSets(measurements)
   demand(isListOf(statuses, isAcceptable), 'statuses of Intel without Revoked')
@@ -93,6 +99,10 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
     'advisories as strings',
   )
   demand(Number.isSafeInteger(evaluationNumberMin), 'evaluationNumberMin as a whole number')
+  demand(
+    evaluationNumberDays === undefined || isCount(evaluationNumberDays),
+    'evaluationNumberDays as a whole number',
+  )
   demand(
     fmspcs === undefined || (isListOf(fmspcs, isFmspc) && fmspcs.length > 0),
     'fmspcs: one or more of 12 lower-case hex digits',
@@ -112,6 +122,7 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
     statuses,
     advisories,
     evaluationNumberMin,
+    evaluationNumberDays: evaluationNumberDays ?? null,
     fmspcs: fmspcs ?? null,
     tdAttributes,
     xfam,
@@ -133,6 +144,7 @@ const OPTIONS: Readonly<Record<keyof TdxPolicy, true>> = {
   statuses: true,
   advisories: true,
   evaluationNumberMin: true,
+  evaluationNumberDays: true,
   fmspcs: true,
   tdAttributes: true,
   xfam: true,

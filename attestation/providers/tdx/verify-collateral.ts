@@ -13,7 +13,15 @@ import { checkProviderLists, parsePemChain, verifyProviderChain } from '../provi
 import { ProviderEvidenceError } from '../provider-error.ts'
 import type { SignedText, TdxCollateral } from './collateral.ts'
 import { INTEL_CERTIFICATES, type Pck } from './pck.ts'
-import { parseQeIdentity, parseTcbInfo, type QeIdentity, type TcbInfo } from './tcb-info.ts'
+import {
+  type EvaluationNumbers,
+  type Issue,
+  parseEvaluationNumbers,
+  parseQeIdentity,
+  parseTcbInfo,
+  type QeIdentity,
+  type TcbInfo,
+} from './tcb-info.ts'
 import { type TdxCode, tdxFault } from './tdx-codes.ts'
 import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 
@@ -125,6 +133,7 @@ export async function verifyTcbInfo(
   if (value.id !== 'TDX' || value.version !== 3 || value.tcbType !== 0)
     throw tdxFault('tcb_info_id', 'expected a TCB info of TDX, version 3, type 0')
   checkIssue(value, 'tcb_info', demand)
+  checkNumber(value, 'tcb_info', demand)
   return { value, certificates }
 }
 
@@ -146,6 +155,20 @@ export async function verifyQeIdentity(
   if (value.id !== 'TD_QE' || value.version !== 2)
     throw tdxFault('qe_identity_id', 'expected an identity of TD_QE, version 2')
   checkIssue(value, 'qe_identity', demand)
+  checkNumber(value, 'qe_identity', demand)
+  return { value, certificates }
+}
+
+/** Checks chain, signature, kind and dates. Throws ProviderEvidenceError. */
+export async function verifyEvaluationNumbers(
+  text: SignedText,
+  demand: CollateralDemand,
+): Promise<VerifiedText<EvaluationNumbers>> {
+  const certificates = await verifyText(text, 'evaluation_numbers_signature', demand)
+  const value = parseEvaluationNumbers(text.signed)
+  if (value.id !== 'TDX' || value.version !== 1)
+    throw tdxFault('evaluation_numbers_id', 'expected evaluation numbers of TDX, version 1')
+  checkIssue(value, 'evaluation_numbers', demand)
   return { value, certificates }
 }
 
@@ -177,9 +200,9 @@ async function verifyIssuer(
 const TCB_SIGNING_NAME = 'Intel SGX TCB Signing'
 
 function checkIssue(
-  { issueDateMs, nextUpdateMs, evaluationNumber }: TcbInfo | QeIdentity,
-  kind: 'tcb_info' | 'qe_identity',
-  { atMs, evaluationNumberMin }: CollateralDemand,
+  { issueDateMs, nextUpdateMs }: Issue,
+  kind: 'tcb_info' | 'qe_identity' | 'evaluation_numbers',
+  { atMs }: CollateralDemand,
 ): void {
   if (atMs < issueDateMs)
     throw tdxFault(
@@ -191,6 +214,13 @@ function checkIssue(
       `${kind}_expired`,
       `expected a text in force at ${isoOf(atMs)}, got its end ${isoOf(nextUpdateMs)}`,
     )
+}
+
+function checkNumber(
+  { evaluationNumber }: TcbInfo | QeIdentity,
+  kind: 'tcb_info' | 'qe_identity',
+  { evaluationNumberMin }: CollateralDemand,
+): void {
   if (evaluationNumber < evaluationNumberMin)
     throw tdxFault(
       `${kind}_too_old`,

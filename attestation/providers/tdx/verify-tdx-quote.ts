@@ -15,18 +15,20 @@ import {
   notGiven,
   type ProviderCheck,
   type ProviderChecks,
+  waived,
 } from '../provider-checks.ts'
 import type { TdxCollateral } from './collateral.ts'
 import { type Pck, verifyPck } from './pck.ts'
 import { decodeTdxQuote, type TdxBody, type TdxQuote } from './quote.ts'
 import {
+  checkNumberAge,
   checkStatuses,
   matchModule,
   matchPlatform,
   matchQuotingEnclave,
   worstStatus,
 } from './tcb.ts'
-import type { QeIdentity, TcbInfo, TcbStatus, TcbVerdict } from './tcb-info.ts'
+import type { EvaluationNumbers, QeIdentity, TcbInfo, TcbStatus, TcbVerdict } from './tcb-info.ts'
 import {
   checkFmspc,
   checkReportData,
@@ -43,6 +45,7 @@ import {
   checkPlatformKind,
   type ForceWindow,
   readIntelLists,
+  verifyEvaluationNumbers,
   verifyQeIdentity,
   verifyTcbInfo,
 } from './verify-collateral.ts'
@@ -197,6 +200,7 @@ function checkAttestationKey({ attestationKey, qeAuthData, qeReport: { reportDat
 type IntelStatements = {
   readonly tcbInfo: TcbInfo | null
   readonly identity: QeIdentity | null
+  readonly numbers: EvaluationNumbers | null
   readonly window: ForceWindow | null
 }
 
@@ -228,19 +232,40 @@ async function verifyCollateral(
     const text = await verifyQeIdentity(collateral.qeIdentity, demand)
     return established(text, sayIssue(text.value))
   })
+  const verifiedNumbers = make('evaluation numbers', async () => {
+    if (demand.evaluationNumberDays === null) return waived('no age of the number was asked for')
+    if (!collateral?.evaluationNumbers)
+      return notGiven("Intel's list of evaluation numbers (tcbevaluationdatanumbers) was")
+    const text = await verifyEvaluationNumbers(collateral.evaluationNumbers, demand)
+    const stated = text.value.numbers.map(({ evaluationNumber }) => evaluationNumber)
+    return established(text, stated.join(', '))
+  })
   const checkedLists = make('revocation', async () => {
     if (collateral === null) return missing
     const pck = await started
     if (pck === null) return blockedBy('PCK chain')
     const reading = readIntelLists(collateral, pck)
-    const [read, ...texts] = await Promise.all([reading, verifiedInfo, verifiedIdentity])
+    const [read, ...texts] = await Promise.all([
+      reading,
+      verifiedInfo,
+      verifiedIdentity,
+      verifiedNumbers,
+    ])
     const others = texts.flatMap((one) => (one ? [one.certificates] : []))
     return established(await checkIntelLists(read, { pck, others, atMs: demand.atMs }))
   })
-  const [info, identity, lists] = await Promise.all([verifiedInfo, verifiedIdentity, checkedLists])
+  const [info, identity, numbers, lists] = await Promise.all([
+    verifiedInfo,
+    verifiedIdentity,
+    verifiedNumbers,
+    checkedLists,
+  ])
   const [tcbInfo, qeIdentity] = [info?.value ?? null, identity?.value ?? null]
-  const window = tcbInfo && qeIdentity && lists ? windowOf(lists, tcbInfo, qeIdentity) : null
-  return { tcbInfo, identity: qeIdentity, window }
+  const issues = [tcbInfo, qeIdentity, ...(numbers ? [numbers.value] : [])].filter(
+    (issue) => issue !== null,
+  )
+  const window = tcbInfo && qeIdentity && lists ? windowOf(lists, ...issues) : null
+  return { tcbInfo, identity: qeIdentity, numbers: numbers?.value ?? null, window }
 }
 
 function sayIssue({ issueDateMs, evaluationNumber }: TcbInfo | QeIdentity): string {
@@ -261,7 +286,7 @@ async function judgeTcb(
   { make }: Checks,
   {
     signed,
-    intel: { tcbInfo, identity },
+    intel: { tcbInfo, identity, numbers },
     demand,
   }: {
     readonly signed: SignedQuote | null
@@ -287,6 +312,16 @@ async function judgeTcb(
     const level = matchModule(signed.quote.body, tcbInfo)
     return established({ level }, level?.status ?? "of version 0: the platform's level covers it")
   })
+  const used = Math.min(tcbInfo?.evaluationNumber ?? 0, identity?.evaluationNumber ?? 0)
+  await make('evaluation number', () => {
+    if (tcbInfo === null) return blockedBy('TCB info')
+    if (identity === null) return blockedBy('QE identity')
+    const { evaluationNumberDays: daysMax, atMs } = demand
+    if (daysMax === null) return established(used, `${used}`)
+    if (numbers === null) return blockedBy('evaluation numbers')
+    checkNumberAge(used, numbers, { atMs, daysMax })
+    return established(used, `${used}`)
+  })
   return await make('TCB status', () => {
     if (!quotingEnclave) return blockedBy('quoting enclave')
     if (!platform) return blockedBy('platform TCB')
@@ -299,7 +334,7 @@ async function judgeTcb(
       quotingEnclave,
       platform,
       module: module.level,
-      evaluationNumber: Math.min(tcbInfo?.evaluationNumber ?? 0, identity?.evaluationNumber ?? 0),
+      evaluationNumber: used,
     }
     return established(tcb, [tcb.status, ...tcb.advisories].join(', '))
   })

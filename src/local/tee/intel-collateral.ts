@@ -35,6 +35,7 @@ export function tcbInfoOf(period: Period) {
     id: 'TDX',
     version: 3,
     ...issueOf(period),
+    tcbEvaluationDataNumber: EVALUATION_NUMBER,
     fmspc: FMSPC.toUpperCase(),
     pceId: '0000',
     tcbType: 0,
@@ -49,6 +50,7 @@ export function qeIdentityOf(period: Period) {
     id: 'TD_QE',
     version: 2,
     ...issueOf(period),
+    tcbEvaluationDataNumber: EVALUATION_NUMBER,
     miscselect: '00000000',
     miscselectMask: 'FFFFFFFF',
     attributes: `11${'00'.repeat(15)}`,
@@ -60,8 +62,26 @@ export function qeIdentityOf(period: Period) {
 }
 
 function issueOf({ from, to }: Period) {
-  const text = (date: Date) => date.toISOString().replace(/\.\d+Z$/, 'Z')
-  return { issueDate: text(from), nextUpdate: text(to), tcbEvaluationDataNumber: 18 }
+  return { issueDate: textOf(from), nextUpdate: textOf(to) }
+}
+
+/** The number of the simulated collateral. */
+export const EVALUATION_NUMBER = 18
+
+/** The numbers that Intel offers: the recovery of the newest is a year before the period. */
+export function evaluationNumbersOf({ from, to }: Period) {
+  const recovery = new Date(from.getTime() - 365 * 86_400_000)
+  const entry = { tcbRecoveryEventDate: textOf(recovery), tcbDate: textOf(recovery) }
+  return {
+    id: 'TDX',
+    version: 1,
+    ...issueOf({ from, to }),
+    tcbEvalNumbers: [{ tcbEvaluationDataNumber: EVALUATION_NUMBER, ...entry }],
+  }
+}
+
+function textOf(date: Date): string {
+  return date.toISOString().replace(/\.\d+Z$/, 'Z')
 }
 
 /** Signs as Intel's TCB signing key does. */
@@ -82,6 +102,7 @@ export function collateralOf(pki: IntelPki, period: Period): TdxCollateral {
     qeIdentity: signText(qeIdentityOf(period), signing),
     rootCrl: buildList(pki.listOf('root', period)),
     pckCrl: buildList(pki.listOf('platformCa', period)),
+    evaluationNumbers: signText(evaluationNumbersOf(period), signing),
   }
 }
 
@@ -93,7 +114,7 @@ type IntelAnswer = {
 
 /** Returns the collateral in the form of answers from Intel's service. Sends no request. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
-  const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
+  const { tcbInfo, qeIdentity, pckCrl, rootCrl, evaluationNumbers } = collateral
   const api = 'https://api.trustedservices.intel.com/'
   const bodyOf = (name: string, { signed, signature }: SignedText) =>
     `{"${name}":${Buffer.from(signed).toString()},"signature":"${Buffer.from(signature).toString('hex')}"}`
@@ -113,6 +134,19 @@ export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[
       headers: {},
       body: pckCrl,
     },
+    ...(evaluationNumbers === null
+      ? []
+      : [
+          {
+            url: `${api}tdx/certification/v4/tcbevaluationdatanumbers`,
+            headers: {
+              'tcb-evaluation-data-numbers-issuer-chain': encodeURIComponent(
+                evaluationNumbers.issuerChain,
+              ),
+            },
+            body: bodyOf('tcbEvaluationDataNumbers', evaluationNumbers),
+          },
+        ]),
     {
       url: 'https://certificates.trustedservices.intel.com/IntelSGXRootCA.der',
       headers: {},

@@ -16,7 +16,7 @@ import {
   toPem,
 } from '../x509/certificate-builder.ts'
 import { encodeDer, sequence } from '../x509/der-encoder.ts'
-import { collateralOf, intelAnswersOf } from './intel-collateral.ts'
+import { collateralOf, EVALUATION_NUMBER, intelAnswersOf } from './intel-collateral.ts'
 import { createIntelPki } from './intel-pki.ts'
 import type { SealedModels } from './sealed-models.ts'
 import {
@@ -116,7 +116,10 @@ export function createSimulatedTee(
         },
       },
       release: { repository: REPOSITORY, refs: [REF] },
-      tdx: { platforms: [{ mrtd: encodeHex(MEASURED.mrtd), rtmr0: encodeHex(MEASURED.rtmr0) }] },
+      tdx: {
+        evaluation_number_min: EVALUATION_NUMBER,
+        platforms: [{ mrtd: encodeHex(MEASURED.mrtd), rtmr0: encodeHex(MEASURED.rtmr0) }],
+      },
       weights: [sealed.rootHash],
     }),
   }

@@ -174,9 +174,27 @@ export const providerCases: readonly Draft[] = [
   ofPolicy('policy-platforms', 'tinfoil v3 TDX', {
     ...release,
     measurements: { tdx: [kernel] },
-    tdx: { platforms: [firmware] },
+    tdx: { evaluation_number_min: 18, platforms: [firmware] },
   }),
-  ofPolicy('policy-fmspcs', 'dstack', { tdx: { fmspcs: ['00806f050000'] } }),
+  ofPolicy('policy-fmspcs', 'dstack', {
+    tdx: { evaluation_number_min: 18, fmspcs: ['00806f050000'] },
+  }),
+  ofPolicy('policy-evaluation-number', 'dstack', { tdx: { evaluation_number_min: 19 } }),
+  ofChange(
+    'evaluation-number-old',
+    'aci',
+    'collateral of an older number than one that is due by the age that the policy names',
+    {
+      tdx: {
+        evaluationNumbers: {
+          tcbEvalNumbers: [
+            { tcbEvaluationDataNumber: 19, tcbRecoveryEventDate: '2025-03-01T00:00:00Z' },
+          ],
+        },
+      },
+      policy: { tdx: { evaluation_number_min: 18, evaluation_number_days: 365 } },
+    },
+  ),
   ofPolicy('policy-chip', 'tinfoil v3 SNP', { snp: { floors, chip_ids: ['c2'.repeat(64)] } }),
   ofPolicy('policy-vmpl', 'tinfoil v3 SNP', { snp: { floors, vmpl: 1 } }),
   ofPolicy('policy-platform-info', 'tinfoil v3 SNP', {

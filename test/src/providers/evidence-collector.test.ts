@@ -232,7 +232,7 @@ it('a document whose collateral cannot be fetched is kept, and the log says what
   const left = lines.filter((line) => line.includes('collateral of a provider left out'))
   expect(
     left
-      .slice(0, 5)
+      .slice(0, 6)
       .map((line) => new URL(JSON.parse(line).url).pathname)
       .toSorted(),
   ).toEqual([
@@ -241,6 +241,7 @@ it('a document whose collateral cannot be fetched is kept, and the log says what
     '/sgx/certification/v4/pckcrl',
     '/tdx/certification/v4/qe/identity',
     '/tdx/certification/v4/tcb',
+    '/tdx/certification/v4/tcbevaluationdatanumbers',
   ])
 })
 

@@ -161,7 +161,7 @@ const application = {
       ],
     },
   ],
-  tdx: {},
+  tdx: { evaluation_number_min: 18 },
 }
 export const RTMRS = [0, 1, 2].map((index) => new Uint8Array(48).fill(0xa0 + index))
 const platforms = [{ mrtd: hex(MR_TD), rtmr0: hex(RTMRS[0]) }]
@@ -171,7 +171,11 @@ export const BOOT_CONFIGURATION = { chain_id: 1, tls_public_keys: [TLS_KEY] }
 const POLICIES: Readonly<Record<BuiltKind, object>> = {
   'tinfoil v2': { release, snp, accepts_no_nonce: true },
   'tinfoil v3 SNP': { release, snp, weights: [ROOT_HASH], gpu: 'required' },
-  'tinfoil v3 TDX': { release, tdx: { platforms }, weights: [ROOT_HASH] },
+  'tinfoil v3 TDX': {
+    release,
+    tdx: { evaluation_number_min: 18, platforms },
+    weights: [ROOT_HASH],
+  },
   dstack: application,
   aci: application,
   nitro: {

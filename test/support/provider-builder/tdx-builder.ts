@@ -3,6 +3,7 @@ import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
 import type { TdxEvidence } from '#attestation/providers/tdx/verify-tdx-quote.ts'
 import {
   currentLevel,
+  evaluationNumbersOf,
   MODULE_IDENTITY,
   PLATFORM_TCB,
   qeIdentityOf,
@@ -57,6 +58,7 @@ export type TdxChanges = {
   readonly qeSigner?: KeyPair
   readonly tcbInfo?: Readonly<Record<string, unknown>>
   readonly qeIdentity?: Readonly<Record<string, unknown>>
+  readonly evaluationNumbers?: Readonly<Record<string, unknown>>
   readonly textSigner?: KeyPair
   readonly issuerChain?: string
   readonly rootList?: Partial<ListParts>
@@ -76,6 +78,8 @@ export function buildTdxEvidence(changes: TdxChanges = {}): TdxEvidence {
 /** Accepts the builder's evidence, with every check made. */
 export const TDX_POLICY: TdxPolicy = {
   measurements: [{ mrTd: MR_TD }],
+  evaluationNumberMin: 18,
+  evaluationNumberDays: 365,
   fmspcs: [FMSPC],
   reportData: REPORT_DATA,
   roots: [DEVELOPMENT_INTEL_ROOT],
@@ -143,6 +147,10 @@ function buildCollateral(changes: TdxChanges): TdxCollateral | null {
     qeIdentity: signText({ ...qeIdentityOf(ISSUED), ...changes.qeIdentity }, signing),
     rootCrl: intelList('root', changes.rootList),
     pckCrl: intelList('platformCa', changes.pckList),
+    evaluationNumbers: signText(
+      { ...evaluationNumbersOf(ISSUED), ...changes.evaluationNumbers },
+      signing,
+    ),
   }
   return changes.collateral === undefined ? collateral : changes.collateral(collateral)
 }

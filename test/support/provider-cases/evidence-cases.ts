@@ -248,7 +248,9 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
   },
   weights_unknown: {
     'a machine without weights': tinfoilTdx({ predicate: predicateOf('cpus: 8\n') }),
-    'weights that any firmware could state': tinfoilTdx({ policy: { tdx: { platforms: 'any' } } }),
+    'weights that any firmware could state': tinfoilTdx({
+      policy: { tdx: { evaluation_number_min: 18, platforms: 'any' } },
+    }),
   },
   weights_not_accepted: {
     'a machine with other weights': tinfoilTdx({ policy: { weights: [otherHex] } }),
@@ -323,7 +325,7 @@ export const evidenceAcceptances: readonly (EvidenceCase & { readonly name: stri
   {
     policy: {
       release: { repository: 'example/model', refs: ['refs/tags/*'] },
-      tdx: { platforms: 'any' },
+      tdx: { evaluation_number_min: 18, platforms: 'any' },
       weights: undefined,
     },
     name: 'any tag of the repository, and any firmware',

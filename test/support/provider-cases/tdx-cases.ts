@@ -282,6 +282,20 @@ const identityAlone = (changes: TdxChanges): TdxChanges['collateral'] => {
   return (standard) => ({ ...standard, qeIdentity: collateral?.qeIdentity ?? standard.qeIdentity })
 }
 
+const numbersAlone = (changes: TdxChanges): TdxChanges['collateral'] => {
+  const { collateral } = buildTdxEvidence(changes)
+  return (standard) => ({ ...standard, evaluationNumbers: collateral?.evaluationNumbers ?? null })
+}
+const offered = (...numbers: readonly (readonly [number, string])[]) => ({
+  evaluationNumbers: {
+    tcbEvalNumbers: numbers.map(([tcbEvaluationDataNumber, date]) => ({
+      tcbEvaluationDataNumber,
+      tcbRecoveryEventDate: date,
+      tcbDate: date,
+    })),
+  },
+})
+
 const textRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
   tcb_info_malformed: {
     'a level without components': { tcbInfo: { tcbLevels: [levelOf({})] } },
@@ -366,6 +380,33 @@ const textRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
   },
   qe_identity_too_old: {
     'an identity before a recovery': { qeIdentity: { tcbEvaluationDataNumber: 17 } },
+  },
+  evaluation_numbers_malformed: {
+    'no numbers': { evaluationNumbers: { tcbEvalNumbers: [] } },
+    'a recovery without a time': offered([19, '2026-01-01']),
+  },
+  evaluation_numbers_id: {
+    'the numbers of SGX': { evaluationNumbers: { id: 'SGX' } },
+    'numbers of version 2': { evaluationNumbers: { version: 2 } },
+  },
+  evaluation_numbers_signature: {
+    'numbers by another key': { collateral: numbersAlone({ textSigner: otherKey }) },
+  },
+  evaluation_numbers_not_yet_valid: {
+    'numbers of tomorrow': { evaluationNumbers: { issueDate: '2026-03-05T00:00:00Z' } },
+  },
+  evaluation_numbers_expired: {
+    'numbers of yesterday': { evaluationNumbers: { nextUpdate: '2026-03-03T00:00:00Z' } },
+  },
+  evaluation_number_old: {
+    'a number whose successor is as old as the policy accepts': {
+      ...offered([19, '2025-03-04T05:06:07Z'], [18, '2024-11-12T00:00:00Z']),
+      policy: { evaluationNumberDays: 365 },
+    },
+    'an identity of an older number than the TCB info': {
+      ...offered([19, '2024-11-12T00:00:00Z']),
+      tcbInfo: { tcbEvaluationDataNumber: 19 },
+    },
   },
 }
 
@@ -520,6 +561,20 @@ export const tdxAcceptances = casesOf<'check', TdxCheckName, TdxCase>('check', {
   'QE identity': {
     'a newer evaluation number': { qeIdentity: { tcbEvaluationDataNumber: 19 } },
   },
+  'evaluation numbers': {
+    'numbers of the first and the last moment': {
+      evaluationNumbers: {
+        issueDate: '2026-03-04T05:06:07Z',
+        nextUpdate: '2026-03-04T05:06:07Z',
+      },
+    },
+  },
+  'evaluation number': {
+    'a number whose successor is a second younger than the policy accepts': {
+      ...offered([19, '2025-03-04T05:06:08Z'], [18, '2024-11-12T00:00:00Z']),
+      policy: { evaluationNumberDays: 365 },
+    },
+  },
   revocation: {
     'lists in hexadecimal text': {
       collateral: (collateral) => ({
@@ -584,20 +639,40 @@ export const tdxAcceptances = casesOf<'check', TdxCheckName, TdxCase>('check', {
 
 /** Policies that are errors of the call. */
 export const brokenTdxPolicies: readonly (readonly [string, unknown])[] = [
-  ['an empty list of measurements', { measurements: [] }],
-  ['an empty set of measurements', { measurements: [{}] }],
-  ['a set with an unknown name', { measurements: [{ rtmr4: new Uint8Array(48) }] }],
-  ['a measurement of 32 bytes', { measurements: [{ mrTd: new Uint8Array(32) }] }],
-  ['no measurements', {}],
-  ['an unknown option', { measurements: 'any', debug: true }],
-  ['report data of null', { measurements: 'any', reportData: null }],
-  ['report data of 32 bytes', { measurements: 'any', reportData: new Uint8Array(32) }],
-  ['Revoked as accepted', { measurements: 'any', statuses: ['Revoked'] }],
-  ['an unknown status', { measurements: 'any', statuses: ['Fine'] }],
-  ['advisories that are no list', { measurements: 'any', advisories: 'INTEL-SA-00615' }],
+  ['an empty list of measurements', { evaluationNumberMin: 18, measurements: [] }],
+  ['an empty set of measurements', { evaluationNumberMin: 18, measurements: [{}] }],
+  [
+    'a set with an unknown name',
+    { evaluationNumberMin: 18, measurements: [{ rtmr4: new Uint8Array(48) }] },
+  ],
+  [
+    'a measurement of 32 bytes',
+    { evaluationNumberMin: 18, measurements: [{ mrTd: new Uint8Array(32) }] },
+  ],
+  ['no measurements', { evaluationNumberMin: 18 }],
+  ['an unknown option', { measurements: 'any', evaluationNumberMin: 18, debug: true }],
+  ['report data of null', { measurements: 'any', evaluationNumberMin: 18, reportData: null }],
+  [
+    'report data of 32 bytes',
+    { measurements: 'any', evaluationNumberMin: 18, reportData: new Uint8Array(32) },
+  ],
+  ['Revoked as accepted', { measurements: 'any', evaluationNumberMin: 18, statuses: ['Revoked'] }],
+  ['an unknown status', { measurements: 'any', evaluationNumberMin: 18, statuses: ['Fine'] }],
+  [
+    'advisories that are no list',
+    { measurements: 'any', evaluationNumberMin: 18, advisories: 'INTEL-SA-00615' },
+  ],
+  ['no floor of the evaluation number', { measurements: 'any' }],
+  ['an age below zero', { measurements: 'any', evaluationNumberMin: 18, evaluationNumberDays: -1 }],
   ['a floor that is a text', { measurements: 'any', evaluationNumberMin: '18' }],
-  ['an empty list of FMSPCs', { measurements: 'any', fmspcs: [] }],
-  ['an FMSPC in upper case', { measurements: 'any', fmspcs: ['B0C06F000000'] }],
-  ['rules that are numbers', { measurements: 'any', xfam: { required: 3, allowed: 7 } }],
-  ['no roots', { measurements: 'any', roots: [] }],
+  ['an empty list of FMSPCs', { measurements: 'any', evaluationNumberMin: 18, fmspcs: [] }],
+  [
+    'an FMSPC in upper case',
+    { measurements: 'any', evaluationNumberMin: 18, fmspcs: ['B0C06F000000'] },
+  ],
+  [
+    'rules that are numbers',
+    { measurements: 'any', evaluationNumberMin: 18, xfam: { required: 3, allowed: 7 } },
+  ],
+  ['no roots', { measurements: 'any', evaluationNumberMin: 18, roots: [] }],
 ]

@@ -35,7 +35,7 @@ const sets = (tdx: object, platforms: object | string) => ({
   release: undefined,
   weights: undefined,
   measurements: { tdx: [tdx] },
-  tdx: { platforms },
+  tdx: { evaluation_number_min: 18, platforms },
 })
 const value = '00'.repeat(48)
 const whole = { mrtd: value, rtmr0: value, rtmr1: value, rtmr2: value }
@@ -54,8 +54,16 @@ const FAULTS: readonly (readonly [string, string, object])[] = [
   ['any application', 'compose_hashes', { ...dstack, compose_hashes: 'any' }],
   ['an empty list of images', 'images', { ...dstack, images: [] }],
   ['no terms of TDX', 'the policy', { ...dstack, tdx: undefined }],
-  ['a revoked status', 'tdx.statuses.0', { ...dstack, tdx: { statuses: ['Revoked'] } }],
-  ['an empty list of statuses', 'tdx.statuses', { ...dstack, tdx: { statuses: [] } }],
+  [
+    'a revoked status',
+    'tdx.statuses.0',
+    { ...dstack, tdx: { evaluation_number_min: 18, statuses: ['Revoked'] } },
+  ],
+  [
+    'an empty list of statuses',
+    'tdx.statuses',
+    { ...dstack, tdx: { evaluation_number_min: 18, statuses: [] } },
+  ],
   ['no code', 'the policy', { ...tinfoil, release: undefined, weights: undefined }],
   ['two kinds of code', 'the policy', { ...tinfoil, measurements: { tdx: [] } }],
   ['an empty list of refs', 'release.refs', { ...tinfoil, release: { ...ref, refs: [] } }],
@@ -71,12 +79,17 @@ const FAULTS: readonly (readonly [string, string, object])[] = [
     'release.repository',
     { ...tinfoil, release: { ...ref, repository: 'github.com/a/b' } },
   ],
-  ['an empty list of platforms', 'tdx.platforms', { ...tinfoil, tdx: { platforms: [] } }],
-  ['no platforms', 'tdx', { ...tinfoil, tdx: {} }],
+  [
+    'an empty list of platforms',
+    'tdx.platforms',
+    { ...tinfoil, tdx: { evaluation_number_min: 18, platforms: [] } },
+  ],
+  ['no floor of the evaluation number', 'tdx', { ...dstack, tdx: {} }],
+  ['no platforms', 'tdx', { ...tinfoil, tdx: { evaluation_number_min: 18 } }],
   [
     'a platform without RTMR0',
     'tdx.platforms.0',
-    { ...tinfoil, tdx: { platforms: [{ mrtd: '00'.repeat(48) }] } },
+    { ...tinfoil, tdx: { evaluation_number_min: 18, platforms: [{ mrtd: '00'.repeat(48) }] } },
   ],
   ['an empty list of weights', 'weights', { ...tinfoil, weights: [] }],
   [
@@ -106,8 +119,16 @@ const FAULTS: readonly (readonly [string, string, object])[] = [
     'measurements.tdx',
     sets(whole, [{ mrtd: '11'.repeat(48), rtmr0: value }]),
   ],
-  ['an empty list of FMSPCs', 'tdx.fmspcs', { ...dstack, tdx: { fmspcs: [] } }],
-  ['an FMSPC in upper case', 'tdx.fmspcs.0', { ...dstack, tdx: { fmspcs: ['B0C06F000000'] } }],
+  [
+    'an empty list of FMSPCs',
+    'tdx.fmspcs',
+    { ...dstack, tdx: { evaluation_number_min: 18, fmspcs: [] } },
+  ],
+  [
+    'an FMSPC in upper case',
+    'tdx.fmspcs.0',
+    { ...dstack, tdx: { evaluation_number_min: 18, fmspcs: ['B0C06F000000'] } },
+  ],
   ['a level above VMPL 3', 'snp.vmpl', { ...snp, snp: { ...snp.snp, vmpl: 4 } }],
   [
     'no bit of the platform',

@@ -29,9 +29,16 @@ const hex = (bytes: Uint8Array | undefined) => Buffer.from(bytes ?? []).toString
 const evidence = { fetchedAtMs: MADE_AT.getTime() - 48 * HOUR_MS, block: null }
 const common = { max_age_hours: 48, needs_block: false }
 const outdated = { tcbStatus: 'OutOfDate', advisoryIDs: ['INTEL-SA-00615'] }
-const tdx = { tcbInfo: { tcbLevels: [levelOf(platformTcb(), outdated)] } }
+const recovery = new Date(MADE_AT.getTime() - 99.5 * 24 * HOUR_MS).toISOString().slice(0, 19)
+const tdx = {
+  tcbInfo: { tcbLevels: [levelOf(platformTcb(), outdated)] },
+  evaluationNumbers: {
+    tcbEvalNumbers: [{ tcbEvaluationDataNumber: 19, tcbRecoveryEventDate: `${recovery}Z` }],
+  },
+}
 const tdxTerms = {
   evaluation_number_min: 18,
+  evaluation_number_days: 100,
   fmspcs: [FMSPC],
   statuses: ['OutOfDate'],
   advisories: ['INTEL-SA-00615'],
@@ -90,7 +97,7 @@ const FORMS: Readonly<Record<string, Form>> = {
       ...common,
       ...onMeasurements,
       measurements: { tdx: [kernel] },
-      tdx: { platforms: [firmware] },
+      tdx: { evaluation_number_min: 18, platforms: [firmware] },
     },
     roots: ['intel'],
   },
@@ -101,7 +108,7 @@ const FORMS: Readonly<Record<string, Form>> = {
       ...common,
       ...onMeasurements,
       measurements: { tdx: [{ ...firmware, ...kernel }] },
-      tdx: { platforms: 'any' },
+      tdx: { evaluation_number_min: 18, platforms: 'any' },
     },
     roots: ['intel'],
   },
@@ -138,6 +145,7 @@ const OTHERS: Readonly<Record<string, Json | null>> = {
   kind: null,
   'tdx.platforms': null,
   max_age_hours: 47,
+  'tdx.evaluation_number_days': 99,
   'tdx.statuses.0': 'SWHardeningNeeded',
   gpu: 'required',
   'images.0.checksums': `${'00'.repeat(32)}  metadata.json\n`,

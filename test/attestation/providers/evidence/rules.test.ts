@@ -305,7 +305,7 @@ it.each<[string, BuiltKind, EvidenceChanges, string, string]>([
   [
     'a machine with other firmware than the policy accepts',
     'tinfoil v3 TDX',
-    { policy: { tdx: { platforms: [{ mrtd: none, rtmr0: none }] } } },
+    { policy: { tdx: { evaluation_number_min: 18, platforms: [{ mrtd: none, rtmr0: none }] } } },
     'TDX: measurements',
     'measurement_mismatch',
   ],
