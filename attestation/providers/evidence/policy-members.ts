@@ -148,13 +148,14 @@ function amdRootsIn(
 
 /** DER in base64. */
 function sigstoreIn(json: Json, name: string): SigstoreTrust {
-  const { authorities, logs } = policyObject(json, name, {
-    required: ['authorities', 'logs'],
+  const { authorities, logs, certificate_logs } = policyObject(json, name, {
+    required: ['authorities', 'logs', 'certificate_logs'],
     optional: [],
   })
   const derOf = (item: Json, where: string) => new Uint8Array(decodeBase64(textOf(item, where)))
   return {
     authorities: policyList(authorities, `${name}.authorities`, derOf),
     logs: policyList(logs, `${name}.logs`, derOf),
+    certificateLogs: policyList(certificate_logs, `${name}.certificate_logs`, derOf),
   }
 }

@@ -16,7 +16,12 @@ import { isSignedWith } from './der-signature.ts'
 import { refuseBundle } from './sigstore-codes.ts'
 import { ANY_TAG, type CodeIdentity, type SigstoreTrust } from './sigstore-trust.ts'
 
-type SigningCertificate = { readonly fields: CertificateFields; readonly key: EcdsaKey }
+type SigningCertificate = {
+  readonly fields: CertificateFields
+  readonly key: EcdsaKey
+  /** SubjectPublicKeyInfo of the authority. */
+  readonly issuerKey: Uint8Array
+}
 
 /** The builder of the code. GitHub stated these values to Fulcio. */
 export type CodeBuilder = {
@@ -57,10 +62,11 @@ export async function verifySigningCertificate(
   try {
     const fields = readCertificate(der, 'leaf', LEAF)
     checkAlgorithm(fields.algorithm, 'leaf', P384)
-    const authority = authorities
-      .map((one) => parseCertificate(one, 'authority', AUTHORITY))
-      .find(({ subject }) => equalBytes(subject.encoding, fields.issuer.encoding))
-    if (!authority) throw refuseBundle('authority_unknown', 'expected a trusted authority')
+    const found = authorities
+      .map((one) => ({ one, authority: parseCertificate(one, 'authority', AUTHORITY) }))
+      .find(({ authority }) => equalBytes(authority.subject.encoding, fields.issuer.encoding))
+    if (!found) throw refuseBundle('authority_unknown', 'expected a trusted authority')
+    const { one: authorityDer, authority } = found
     checkIssuer(fields, { parent: authority, certificates: [authority, fields] })
     checkAuthority(authority, { following: 0 })
     checkValidity([authority, fields], { atMs, skewMs: 0 })
@@ -70,7 +76,8 @@ export async function verifySigningCertificate(
     checkUsage(fields)
     const key = await importPoint(pointOf(fields.publicKey, 'leaf', P256), P256)
     if (key === null) throw refuseBundle('signing_certificate', 'expected a key on P-256')
-    return { fields, key }
+    const { publicKey } = readCertificate(authorityDer, 'authority', AUTHORITY)
+    return { fields, key, issuerKey: publicKey.encoding }
   } catch (fault) {
     if (fault instanceof AttestationError) throw refuseBundle('signing_certificate', fault.message)
     throw fault

@@ -9,7 +9,7 @@ export const SIGSTORE_CHECKS = {
   signature: "the certificate's key signed the statement",
   identity: 'the accepted repository built at an accepted ref',
   statement: 'a statement of in-toto about one artifact',
-  'certificate log': 'the certificate is in a log of certificates',
+  'certificate log': 'a trusted log of certificates promised to include the certificate',
 } as const satisfies Readonly<Record<string, string>>
 
 export type SigstoreCheckName = keyof typeof SIGSTORE_CHECKS
@@ -37,6 +37,10 @@ export const SIGSTORE_CODES = {
   identity_workflow: 'identity',
   statement_malformed: 'statement',
   artifact_not_accepted: 'statement',
+  timestamp_missing: 'certificate log',
+  timestamp_malformed: 'certificate log',
+  timestamp_log_unknown: 'certificate log',
+  timestamp_signature: 'certificate log',
 } as const satisfies Readonly<Record<string, SigstoreCheckName>>
 
 export type SigstoreCode = keyof typeof SIGSTORE_CODES

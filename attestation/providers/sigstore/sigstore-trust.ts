@@ -5,6 +5,8 @@ export type SigstoreTrust = {
   readonly authorities: readonly Uint8Array<ArrayBuffer>[]
   /** SubjectPublicKeyInfo (DER, P-256) of transparency logs. The SHA-256 is the log's id. */
   readonly logs: readonly Uint8Array<ArrayBuffer>[]
+  /** The same of logs of certificates (RFC 6962). */
+  readonly certificateLogs: readonly Uint8Array<ArrayBuffer>[]
 }
 
 /** The accepted builder of the code. */
@@ -21,9 +23,9 @@ export type CodeIdentity = {
 export const ANY_TAG = 'refs/tags/*'
 
 /**
- * Sigstore's public instance: the intermediate authority of Fulcio since April 2022, and the log
- * rekor.sigstore.dev. To check them: compare with `trusted_root.json` of
- * github.com/sigstore/root-signing.
+ * Sigstore's public instance: the intermediate authority of Fulcio since April 2022, the log
+ * rekor.sigstore.dev, and the log of certificates ctfe.sigstore.dev/2022, in use since October 2022.
+ * To check them: compare with `trusted_root.json` of github.com/sigstore/root-signing.
  */
 export const SIGSTORE_TRUST: SigstoreTrust = {
   authorities: [
@@ -43,6 +45,12 @@ export const SIGSTORE_TRUST: SigstoreTrust = {
     derOf(
       'MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE2G2Y+2tabdTV5BcGiBIx0a9fAFwrkBbmLSGtks4L3qX6yYY0',
       'zufBnhC8Ur/iy55GhWP/9A/bY2LhC30M9+RYtw==',
+    ),
+  ],
+  certificateLogs: [
+    derOf(
+      'MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEiPSlFi0CmFTfEjCUqF9HuCEcYXNKAaYalIJmBZ8yyezPjTqh',
+      'xrKBpMnaocVtLJBI1eM3uXnQzQGAJdJ4gs9Fyw==',
     ),
   ],
 }

@@ -7,9 +7,9 @@ import {
   established,
   notGiven,
   type ProviderCheck,
-  waived,
 } from '../provider-checks.ts'
 import { orRefuse } from '../provider-error.ts'
+import { verifyTimestamp } from './certificate-log.ts'
 import { isSignedWith } from './der-signature.ts'
 import { verifyLogEntry, verifyLogInclusion } from './log-entry.ts'
 import {
@@ -42,8 +42,8 @@ type SigstoreJudgement = {
  * check "identity" is not made.
  *
  * It proves who built the artifact, as GitHub states, and that a public log has the build. It does
- * NOT prove that the artifact was made from the source, or that a certificate log has the
- * certificate.
+ * NOT prove that the artifact was made from the source, or that a log of certificates kept its
+ * promise.
  */
 export async function verifySigstoreBundle(
   json: Json,
@@ -54,7 +54,7 @@ export async function verifySigstoreBundle(
   const log = await make('log entry', async () => {
     if (bundle === null) return blockedBy('bundle')
     const { integratedTime, logIndex } = bundle.entry
-    const at = new Date(Math.min(integratedTime, DATE_SECONDS_MAX) * 1000).toISOString()
+    const at = isoOf(integratedTime * 1000)
     return established(await verifyLogEntry(bundle, trust), `number ${logIndex}, at ${at}`)
   })
   const included = await make('log inclusion', async () => {
@@ -88,15 +88,23 @@ export async function verifySigstoreBundle(
     const read = readStatement(signed, identity?.digests ?? null)
     return established(read, `artifact ${read.digest}`)
   })
-  await make('certificate log', () => waived("no log of certificates is consulted: Fulcio's word"))
+  const logged = await make('certificate log', async () => {
+    if (certificate === null) return blockedBy('certificate')
+    const timeMs = await verifyTimestamp(certificate.fields, certificate.issuerKey, trust)
+    return established(true, `promised at ${isoOf(timeMs)}`)
+  })
   const checks = list()
-  if (!included || builder === null || statement === null) return { facts: null, checks }
+  if (!included || !logged || builder === null || statement === null) return { facts: null, checks }
   const found: CodeBuilder = builder
   return { facts: { ...found, ...statement }, checks }
 }
 
-/** The last second that a Date can hold. */
-const DATE_SECONDS_MAX = 8_640_000_000_000
+/** The last time of a Date, Unix milliseconds. */
+const DATE_MS_MAX = 8.64e15
+
+function isoOf(timeMs: number): string {
+  return new Date(Math.min(timeMs, DATE_MS_MAX)).toISOString()
+}
 
 const PAYLOAD_TYPE = 'application/vnd.in-toto+json'
 

@@ -2,6 +2,7 @@ import { createHash, createSign } from 'node:crypto'
 import { encodeBase64 } from '#attestation/bytes.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { decodeDer } from '#attestation/nitro/der.ts'
 import {
   type CertificateParts,
   certificateParts,
@@ -13,7 +14,7 @@ import {
   type SigningKey,
   toPem,
 } from '../x509/certificate-builder.ts'
-import { encodeDer, sequence, utf8String } from '../x509/der-encoder.ts'
+import { encodeDer, octetString, sequence, utf8String } from '../x509/der-encoder.ts'
 
 /** Replaces Sigstore's Fulcio. */
 export const CODE_AUTHORITY = developmentName('development Fulcio')
@@ -80,6 +81,51 @@ export function codeCertificateParts({
       ...builder,
     ],
   })
+}
+
+/**
+ * The extension with a timestamp of a log of certificates. `certificate` is the certificate without
+ * this extension. `changed` changes the list before it is written.
+ */
+export function timestampExtension(
+  certificate: Uint8Array,
+  {
+    authority,
+    log,
+    signer = log,
+    loggedAt,
+    changed = (list) => list,
+  }: {
+    readonly authority: SigningKey
+    readonly log: SigningKey
+    readonly signer?: SigningKey
+    readonly loggedAt: Date
+    readonly changed?: (list: Buffer) => Uint8Array
+  },
+): Uint8Array {
+  const [tbs] = decodeDer(new Uint8Array(certificate)).children
+  const time = Buffer.alloc(8)
+  time.writeBigUInt64BE(BigInt(loggedAt.getTime()))
+  const size = (bytes: Uint8Array, width: number) => {
+    const length = Buffer.alloc(width)
+    length.writeUIntBE(bytes.length, 0, width)
+    return Buffer.concat([length, bytes])
+  }
+  const signature = signDer(
+    signer,
+    Buffer.concat([
+      Buffer.of(0, 0),
+      time,
+      Buffer.of(0, 1),
+      hash(publicKeyInfo(authority)),
+      size(tbs?.encoding ?? new Uint8Array(), 3),
+      Buffer.of(0, 0),
+    ]),
+  )
+  const timestamp = [Buffer.of(0), hash(publicKeyInfo(log)), time, Buffer.of(0, 0, 4, 3)]
+  const list = size(size(Buffer.concat([...timestamp, size(signature, 2)]), 2), 2)
+  const value = octetString(changed(list))
+  return extension('1.3.6.1.4.1.11129.2.4.2', { critical: false, value })
 }
 
 type SignedStatement = {

@@ -29,6 +29,7 @@ import {
   entryBodyOf,
   STATEMENT_PAYLOAD,
   signStatement,
+  timestampExtension,
 } from './sigstore-bundle.ts'
 import { BODY_OFFSETS, bodyOf, buildQuote, qeReportOf, quoteHeader, rawPoint } from './tdx-quote.ts'
 import { lifeFrom, type TeeKeys, TLS_AUTHORITY } from './tee-keys.ts'
@@ -113,6 +114,7 @@ export function createSimulatedTee(
         sigstore: {
           authorities: [encodeBase64(keys.codeAuthority.certificate)],
           logs: [encodeBase64(publicKeyInfo(keys.codeLog))],
+          certificate_logs: [encodeBase64(publicKeyInfo(keys.codeLog))],
         },
       },
       release: { repository: REPOSITORY, refs: [REF] },
@@ -175,14 +177,18 @@ function signBuild(
   { predicate, loggedAt }: { readonly predicate: JsonObject; readonly loggedAt: Date },
 ): JsonObject {
   const key = generateKey('P-256')
-  const certificate = buildCertificate(
-    codeCertificateParts({
-      authority: codeAuthority.key,
-      key,
-      loggedAt,
-      builder: builderExtensions(builderOf(REPOSITORY, REF)),
-    }),
-  )
+  const parts = codeCertificateParts({
+    authority: codeAuthority.key,
+    key,
+    loggedAt,
+    builder: builderExtensions(builderOf(REPOSITORY, REF)),
+  })
+  const timestamp = timestampExtension(buildCertificate(parts), {
+    authority: codeAuthority.key,
+    log: codeLog,
+    loggedAt,
+  })
+  const certificate = buildCertificate({ ...parts, extensions: [...parts.extensions, timestamp] })
   const digest = createHash('sha256').update(JSON.stringify(predicate)).digest('hex')
   const signed = signStatement(
     buildStatement(digest, { predicate, predicateType: TINFOIL_PREDICATE }),

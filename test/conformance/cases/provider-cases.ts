@@ -4,6 +4,7 @@ import {
   withProvider,
 } from '../../attestation/evidence/build-attested.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
+import { generateKey } from '../../support/nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import {
   BLOCK_HASH,
@@ -194,6 +195,18 @@ export const providerCases: readonly Draft[] = [
       },
       policy: { tdx: { evaluation_number_min: 18, evaluation_number_days: 365 } },
     },
+  ),
+  ofChange(
+    'certificate-without-timestamp',
+    'tinfoil v3 TDX',
+    'a signed build whose certificate no log of certificates promised to include',
+    { build: { timestamps: null } },
+  ),
+  ofChange(
+    'certificate-of-another-log',
+    'tinfoil v3 TDX',
+    'a signed build whose certificate has the timestamp of a log that is not trusted',
+    { build: { timestampLog: generateKey('P-256') } },
   ),
   ofPolicy('policy-chip', 'tinfoil v3 SNP', { snp: { floors, chip_ids: ['c2'.repeat(64)] } }),
   ofPolicy('policy-vmpl', 'tinfoil v3 SNP', { snp: { floors, vmpl: 1 } }),

@@ -138,6 +138,7 @@ const ROOTS = {
   sigstore: {
     authorities: DEVELOPMENT_SIGSTORE.authorities.map(base64),
     logs: DEVELOPMENT_SIGSTORE.logs.map(base64),
+    certificate_logs: DEVELOPMENT_SIGSTORE.certificateLogs.map(base64),
   },
 }
 

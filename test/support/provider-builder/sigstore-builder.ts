@@ -11,6 +11,7 @@ import {
   entryBodyOf,
   STATEMENT_PAYLOAD,
   signStatement,
+  timestampExtension,
 } from '#src/local/tee/sigstore-bundle.ts'
 import { TINFOIL_PREDICATE } from '#src/local/tee/tinfoil-answer.ts'
 import {
@@ -31,6 +32,12 @@ export type SigstoreChanges = {
   readonly texts?: Readonly<Record<number, string | null>>
   readonly subjectName?: string
   readonly usages?: string | null
+  readonly timestampSigner?: KeyPair
+  readonly timestampLog?: KeyPair
+  /** Changes the list of timestamps. Null leaves the extension out. */
+  readonly timestamps?: ((list: Buffer) => Uint8Array) | null
+  /** Changes the certificate after it got its timestamp. */
+  readonly afterTimestamp?: Partial<CertificateParts>
   readonly statement?: Json
   readonly payloadType?: string
   readonly envelopeSigner?: KeyPair
@@ -52,6 +59,7 @@ export const IDENTITY: CodeIdentity = {
 
 const leafKey = generateKey('P-256')
 const logKey = generateKey('P-256')
+const certificateLogKey = generateKey('P-256')
 const MINUTE_MS = 60_000
 const YEAR_MS = 365 * 24 * 60 * MINUTE_MS
 const LOGGED_AT = new Date(MADE_AT.getTime() - 60 * MINUTE_MS)
@@ -65,6 +73,7 @@ const authority = makeAuthority(CODE_AUTHORITY, {
 export const DEVELOPMENT_SIGSTORE: SigstoreTrust = {
   authorities: [authority.certificate],
   logs: [publicKeyInfo(logKey)],
+  certificateLogs: [publicKeyInfo(certificateLogKey)],
 }
 
 const BUILDER = builderOf('example/model', 'refs/tags/v1.0.0')
@@ -96,7 +105,8 @@ export function buildSigstoreBundle(changes: SigstoreChanges = {}): JsonObject {
   return bundle
 }
 
-function buildLeaf({ certificate, texts, subjectName, usages }: SigstoreChanges) {
+function buildLeaf(changes: SigstoreChanges) {
+  const { certificate, texts, subjectName, usages, timestamps } = changes
   const stated = Object.entries({ ...BUILDER.texts, ...texts }).flatMap(([arc, text]) =>
     text === null ? [] : [[arc, text] as const],
   )
@@ -120,5 +130,15 @@ function buildLeaf({ certificate, texts, subjectName, usages }: SigstoreChanges)
       : usages === null
         ? []
         : [codeSigning]
-  return buildCertificate({ ...parts, extensions: [usage, ...given, ...others], ...certificate })
+  const whole = { ...parts, extensions: [usage, ...given, ...others], ...certificate }
+  if (timestamps === null) return buildCertificate(whole)
+  const timestamp = timestampExtension(buildCertificate(whole), {
+    authority: authority.key,
+    log: changes.timestampLog ?? certificateLogKey,
+    ...(changes.timestampSigner === undefined ? {} : { signer: changes.timestampSigner }),
+    loggedAt: LOGGED_AT,
+    ...(timestamps === undefined ? {} : { changed: timestamps }),
+  })
+  const extensions = [...(whole.extensions ?? []), timestamp]
+  return buildCertificate({ ...whole, extensions, ...changes.afterTimestamp })
 }

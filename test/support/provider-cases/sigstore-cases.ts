@@ -109,6 +109,24 @@ export const sigstoreRefusals = casesOf<'code', SigstoreCode, SigstoreCase>('cod
     'another type of payload': { payloadType: 'text/plain' },
     'two subjects': { statement: twoSubjects() },
   },
+  timestamp_missing: { 'a certificate without a timestamp': { timestamps: null } },
+  timestamp_malformed: {
+    'a list without its length': { timestamps: (list) => list.subarray(2) },
+    'a byte after the list': { timestamps: (list) => Buffer.concat([list, Buffer.of(0)]) },
+    'a timestamp of version 2': { timestamps: (list) => list.fill(1, 4, 5) },
+  },
+  timestamp_log_unknown: {
+    'a timestamp of another log': { timestampLog: other },
+    'an empty list': { timestamps: () => Buffer.of(0, 0) },
+  },
+  timestamp_signature: {
+    'a timestamp by another key': { timestampSigner: other },
+    'a timestamp of another time': { timestamps: (list) => list.fill(9, 44, 45) },
+    'a timestamp of another certificate': {
+      afterTimestamp: { validity: validityOf(new Date(0), new Date('2030-01-01T00:00:00Z')) },
+    },
+    'another algorithm than ECDSA with SHA-256': { timestamps: (list) => list.fill(5, 47, 48) },
+  },
   artifact_not_accepted: {
     'an artifact that is not listed': { identity: { digests: ['cd'.repeat(32)] } },
   },
