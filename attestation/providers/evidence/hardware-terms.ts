@@ -37,7 +37,9 @@ export type SnpTerms = {
   readonly chipIds: readonly Uint8Array[] | null
 }
 
-/** The terms without a policy. They are the strictest, but accept any firmware and any collateral. */
+/**
+ * The terms without a policy. They are the strictest, but accept any firmware and any collateral.
+ */
 export const NO_TDX_TERMS: TdxTerms = {
   statuses: [],
   advisories: [],

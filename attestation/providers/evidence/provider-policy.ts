@@ -230,8 +230,8 @@ function readTinfoilCode({ release, measurements }: JsonObject, terms: TdxTerms 
 }
 
 /**
- * With MRTD or RTMR0 of any value, the operator's own firmware could state the accepted kernel.
- * With RTMR1 or RTMR2 of any value, accepted firmware could boot any kernel.
+ * With MRTD or RTMR0 of any value, a host could boot its own firmware and state the accepted
+ * kernel. With RTMR1 or RTMR2 of any value, accepted firmware could boot any kernel.
  */
 function readSets(json: Json | undefined, { platforms }: TdxTerms): readonly TdxMeasurements[] {
   const name = 'measurements.tdx'

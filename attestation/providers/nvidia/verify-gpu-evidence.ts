@@ -37,7 +37,7 @@ type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
   readonly device: string
   /** True for a switch, false for a GPU. */
   readonly isSwitch: boolean
-  /** The leaf's key, a point. It tells devices apart: a certificate can be signed anew. */
+  /** The leaf's key, a point. Each device has its own. A certificate can have other bytes. */
   readonly deviceKey: Uint8Array
   /** The earliest end of validity of the certificates, Unix milliseconds. */
   readonly endsAtMs: number

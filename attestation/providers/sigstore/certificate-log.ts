@@ -24,8 +24,8 @@ type Timestamp = {
 
 /**
  * Verifies that a trusted log of certificates promised to include the precertificate of this
- * certificate (RFC 6962 section 3.2). `issuerKey` is the SubjectPublicKeyInfo of the issuer. Returns
- * the time of the promise, Unix milliseconds. Throws ProviderEvidenceError.
+ * certificate (RFC 6962 section 3.2). `issuerKey` is the SubjectPublicKeyInfo of the issuer.
+ * Returns the time of the promise, Unix milliseconds. Throws ProviderEvidenceError.
  *
  * It shows that the log's owner signed the promise. It does NOT show that the log kept it.
  */

@@ -24,8 +24,8 @@ export const ANY_TAG = 'refs/tags/*'
 
 /**
  * Sigstore's public instance: the intermediate authority of Fulcio since April 2022, the log
- * rekor.sigstore.dev, and the log of certificates ctfe.sigstore.dev/2022, in use since October 2022.
- * To check them: compare with `trusted_root.json` of github.com/sigstore/root-signing.
+ * rekor.sigstore.dev, and the log of certificates ctfe.sigstore.dev/2022, in use since October
+ * 2022. To check them: compare with `trusted_root.json` of github.com/sigstore/root-signing.
  */
 export const SIGSTORE_TRUST: SigstoreTrust = {
   authorities: [

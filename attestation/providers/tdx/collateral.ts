@@ -22,8 +22,8 @@ export type TdxCollateral = {
   /** From the path `qe/identity`. */
   readonly qeIdentity: SignedText
   /**
-   * DER, DER in hexadecimal text, or PEM. `rootCrl` is from `rootcacrl`, `pckCrl` is from `pckcrl` for the CA of the PCK
-   * certificate.
+   * DER, DER in hexadecimal text, or PEM. `rootCrl` is from `rootcacrl`, `pckCrl` is from `pckcrl`
+   * for the CA of the PCK certificate.
    */
   readonly rootCrl: Uint8Array
   readonly pckCrl: Uint8Array

@@ -143,7 +143,9 @@ export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
   })
 }
 
-/** Parses the numbers that Intel offers. Other members are allowed. Throws ProviderEvidenceError. */
+/**
+ * Parses the numbers that Intel offers. Other members are allowed. Throws ProviderEvidenceError.
+ */
 export function parseEvaluationNumbers(bytes: Uint8Array): EvaluationNumbers {
   return parse('evaluation_numbers_malformed', 'evaluation numbers', (read) => {
     const text = read.objectOf(parseExactJson(bytes), 'the text')

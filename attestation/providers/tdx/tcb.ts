@@ -113,8 +113,8 @@ function equalUnderMask(value: Uint8Array, expected: string, mask: string): bool
 }
 
 /**
- * Refuses `used` if a newer number is of a recovery that is `daysMax` days old at `atMs`: the sender
- * chose older collateral. Throws ProviderEvidenceError.
+ * Refuses `used` if a newer number is of a recovery that is `daysMax` days old at `atMs`: the
+ * sender chose older collateral. Throws ProviderEvidenceError.
  */
 export function checkNumberAge(
   used: number,

@@ -40,8 +40,8 @@ export type TdxPolicy = {
    */
   readonly evaluationNumberMin: number
   /**
-   * A number of Intel's list is needed so many days after its recovery. Evidence then needs the list.
-   * Default: not checked.
+   * A number of Intel's list is needed so many days after its recovery. Evidence then needs the
+   * list. Default: not checked.
    */
   readonly evaluationNumberDays?: number
   /** The accepted kinds of platform (FMSPC, 12 lower-case hex digits). Default: not checked. */

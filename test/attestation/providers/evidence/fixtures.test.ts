@@ -44,14 +44,18 @@ function tinfoilEvidence(change: (report: { format: string; body: string }) => v
 
 const policyFile = readFileSync('docs/provider-policies/tinfoil.json')
 
+/** The example policy with the floors of the machine's time. */
+const policyOfItsTime = () => {
+  const file = JSON.parse(policyFile.toString())
+  file.snp.floors.Genoa = { bootloader: 7, tee: 0, snp: 14, microcode: 72 }
+  return file
+}
+const parse = (file: object) => parseProviderPolicy(Buffer.from(JSON.stringify(file)))
+
 describe.skipIf(!PROVIDER_FIXTURES.isMet)(PROVIDER_FIXTURES.title('real evidence'), () => {
-  it('the bundle of Tinfoil is accepted by the example policy, with the facts of its manifest', async () => {
+  it('the bundle of Tinfoil is accepted with the floors of its time, with the facts of its manifest', async () => {
     const bytes = writeProviderEvidence(tinfoilEvidence())
-    const { facts, checks } = await verifyProviderEvidence(
-      bytes,
-      parseProviderPolicy(policyFile),
-      AT,
-    )
+    const { facts, checks } = await verifyProviderEvidence(bytes, parse(policyOfItsTime()), AT)
     requireChecks(checks)
     const { files } = jsonOf('manifest.json')
     const { facts: stated } = files.find(
@@ -69,15 +73,20 @@ describe.skipIf(!PROVIDER_FIXTURES.isMet)(PROVIDER_FIXTURES.title('real evidence
   })
 
   it('the bundle of Tinfoil is refused by a policy for another tag', async () => {
-    const file = JSON.parse(policyFile.toString())
+    const file = policyOfItsTime()
     file.release.refs = ['refs/tags/v0.0.37']
-    const policy = parseProviderPolicy(Buffer.from(JSON.stringify(file)))
-    const { checks } = await verifyProviderEvidence(
-      writeProviderEvidence(tinfoilEvidence()),
-      policy,
-      AT,
-    )
+    const bytes = writeProviderEvidence(tinfoilEvidence())
+    const { checks } = await verifyProviderEvidence(bytes, parse(file), AT)
     expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'identity_ref' }))
+  })
+
+  it('the bundle of Tinfoil is below the floors of the example policy alone', async () => {
+    const bytes = writeProviderEvidence(tinfoilEvidence())
+    const { checks } = await verifyProviderEvidence(bytes, parseProviderPolicy(policyFile), AT)
+    const failed = checks.filter(({ outcome }) => outcome === 'failed')
+    expect(failed.map(({ name, code }) => [name, code])).toEqual([
+      ['SEV-SNP: TCB floor', 'tcb_below_floor'],
+    ])
   })
 
   it('a report of dstack shows its application, and binds no TLS key', async () => {
