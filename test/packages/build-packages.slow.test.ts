@@ -192,7 +192,7 @@ it('the sums in SHA256SUMS hold', () => {
  * with tree shaking or splitting has them only if it uses them. The readers of streams, which settle
  * what providers send, took 3,000.
  */
-const LIBRARY_GZIP_BYTES_MAX = 136_000
+const LIBRARY_GZIP_BYTES_MAX = 138_000
 
 it.each([
   ['attestation', LIBRARY_GZIP_BYTES_MAX],
