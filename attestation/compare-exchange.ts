@@ -280,7 +280,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   const shown =
     answer.kind === 'stream'
       ? chunksOf(answer).map(proofOf)
-      : [proofOf(keptProofOf(answer, dialectNameOf(record)))]
+      : [givenProofOf(answer, dialectNameOf(record))]
   const members = shown.flatMap((proof) => Object.entries(proof))
   if (members.length === 0) return { notChecked: 'the answer shows no proof' }
   const other = members.find(([name, value]) => !isProofOf(record, name, value))
@@ -318,6 +318,12 @@ function receiptOf(record: JsonObject): Receipt {
 
 function dialectNameOf(record: JsonObject): DialectName {
   return dialectOfReceipt(receiptOf(record))
+}
+
+/** All members of the object that holds the proof: no hash covers those that it should not have. */
+function givenProofOf(answer: KeptAnswer, name: DialectName): JsonObject {
+  const proof = keptProofOf(answer, name)
+  return name === 'chat' ? proofOf(proof) : proof
 }
 
 function proofOf(record: JsonObject): JsonObject {

@@ -1,14 +1,20 @@
 import type { PointRecovery } from './account.ts'
 import { concatBytes, decodeHex, encodeHex, sha256 } from './bytes.ts'
 import { checkOpenings } from './check-openings.ts'
-import { asksForUsage, type ReceiptVersion } from './completion-hash.ts'
+import {
+  asksForUsage,
+  isProofMember,
+  PROOF_MEMBERS,
+  type ReceiptVersion,
+} from './completion-hash.ts'
 import type { CallRequest } from './dialects/call-request.ts'
 import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
-import type { DialectEvent } from './dialects/dialect.ts'
+import { type DialectEvent, PROOF_MEMBER } from './dialects/dialect.ts'
 import { type DialectName, dialectNamed } from './dialects/dialect-names.ts'
 import { DIALECTS, type Dialect, dialectOfRequest } from './dialects/dialects.ts'
 import { type KeptStream, readKeptStream } from './dialects/kept-stream.ts'
 import { statedAbsence } from './erasure.ts'
+import { FormatError } from './errors.ts'
 import { type Attempt, attempt, need } from './finding.ts'
 import { formOf, formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberAt, memberOf } from './json/value.ts'
@@ -96,9 +102,10 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
     objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
   )
   const call = attempt(() => dialect.readRequest(need(request)))
-  const response = attempt(() =>
-    kept === null ? readResponse(record, { isStored, chunks }) : need(kept).response,
-  )
+  const response = attempt(() => {
+    if (!isStored && dialect.name !== 'chat') refuseUnknownMembers(members)
+    return kept === null ? readResponse(record, { isStored, chunks }) : need(kept).response
+  })
   const isStream = attempt(() => {
     if ('fault' in receipt) return false
     if (kept !== null) return streamHashOf(receipt.value) === need(kept).streamHash
@@ -128,6 +135,15 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
 /** Returns `chat` for receipts of versions 1 and 2. */
 function dialectOfStored(record: JsonObject): DialectName {
   return dialectNamed(memberAt(record, 'receipt', 'dialect'))
+}
+
+/** No hash covers the member that holds the proof. */
+function refuseUnknownMembers(proof: JsonObject): void {
+  if (!Object.keys(proof).every((name) => isProofMember(name)))
+    throw new FormatError(
+      'unknown_member',
+      `expected ${PROOF_MEMBER} to have no members but ${PROOF_MEMBERS.join(', ')}`,
+    )
 }
 
 function proofOfKept(kept: Attempt<KeptStream>): JsonObject {

@@ -248,6 +248,14 @@ function answerCases(name: Name): readonly Draft[] {
       expect: invalid(OTHER_ANSWER, ...OPEN),
     }),
     draft(
+      'member-added-to-proof',
+      { ...proven, affidavit: { ...(affidavit as JsonObject), note: 'added' } },
+      {
+        about: 'A member was added to the proof, which no hash covers.',
+        expect: invalid(OTHER_ANSWER, ...OPEN),
+      },
+    ),
+    draft(
       'proof-at-the-top',
       { ...proven, ...(affidavit as JsonObject) },
       {
@@ -274,12 +282,17 @@ function streamCases(name: Name): readonly Draft[] {
   const { body, headers, response, events } = MADE[name]
   const request = { dialect: name, headers, body: { ...body, stream: true } }
   /** The events with the proof of an enclave that gave out `given`. */
-  const proven = (given: readonly JsonObject[], parts: RecordParts = {}) => {
+  const proven = (
+    given: readonly JsonObject[],
+    parts: RecordParts = {},
+    added: JsonObject = {},
+  ) => {
     const record = { request, response, streamHash: streamHashOf(given), ...parts }
     return given.map((data, at): DialectEvent => {
       const event = { event: String(data.type), data }
       if (at < given.length - 1) return event
-      return withProof(EVENT_DIALECTS[name], event, provenAnswer(record).affidavit as JsonObject)
+      const proof = provenAnswer(record).affidavit as JsonObject
+      return withProof(EVENT_DIALECTS[name], event, { ...proof, ...added })
     })
   }
   const draft = (
@@ -316,6 +329,10 @@ function streamCases(name: Name): readonly Draft[] {
     draft('whole', whole, {
       about: 'A kept stream with its proof.',
       expect: consistent(...NOT_OF_STREAM),
+    }),
+    draft('member-added-to-proof', proven(events, {}, { note: 'added' }), {
+      about: 'A member was added to the proof, which no hash covers.',
+      expect: invalid(OTHER_ANSWER, ...NOT_OF_STREAM),
     }),
     draft(
       'kept-alive',
