@@ -12,9 +12,9 @@ import {
 import {
   ENCLAVE_FIELDS,
   type EnclaveSource,
+  enclaveFaults,
   enclaveOf,
   type ReleasesConfig,
-  releaseFaults,
   releasesOf,
 } from './enclaves/settings.ts'
 import type { NodeLimits } from './nodes/runs/limits.ts'
@@ -467,7 +467,7 @@ function findFaults(given: Environment): readonly string[] {
     ...busFaults(given),
     ...contentFaults(given),
     ...upstreamFaults(given),
-    ...releaseFaults(given),
+    ...enclaveFaults(given),
     ...(Number(given.GATEWAY_PROCESSES ?? 1) > 1 ? processFaults(given) : []),
     ...(given.NODE_ENV === 'production' ? productionFaults(given) : []),
     ...(given.AFFIDAVIT_STAGING === 'true' ? stagingFaults(given) : []),

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { channel } from 'node:diagnostics_channel'
 import type { IncomingMessage } from 'node:http'
 import { ByteBuffer } from '#attestation/byte-buffer.ts'
 import { EventParser, type ServerEvent } from '#attestation/dialects/chat/event-parser.ts'
@@ -13,6 +14,9 @@ import type { StreamSink } from './stream-sink.ts'
 
 /** Time limit for the end of the body after the last event, milliseconds. */
 const LINGER_MS = 1_000
+
+/** Only development listens (src/local/keep-refused.ts). */
+const REFUSED = channel('affidavit.refused_stream')
 
 /** About as many bytes are kept of a body that has no event yet. */
 const START_BYTES_MAX = 64 * 1024
@@ -60,6 +64,8 @@ export async function relayStream(input: RelayInput): Promise<RelayedStream> {
     await relay.readAll()
     return relay.finish(null)
   } catch (error) {
+    const code = error instanceof CallFault ? error.fault.refused_reason : undefined
+    if (code !== undefined) REFUSED.publish({ body: input.body, code })
     await relay.release()
     return relay.finish(error)
   }

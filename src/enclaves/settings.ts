@@ -20,6 +20,12 @@ export const ENCLAVE_FIELDS = {
    */
   LOCAL_ENCLAVES: integer({ min: 1, max: 8 }).default(1),
   /**
+   * Folder into which the enclaves that the gateway starts write each stream of a provider that
+   * they refuse, as it came, for a report of the fault. It holds callers' content in the clear. Not
+   * in production. Default: none is kept.
+   */
+  KEEP_REFUSED: textField.optional(),
+  /**
    * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md). An
    * enclave is used only while a release with its measurements is accepted. Otherwise, an enclave
    * in use is drained. The file is read again when it changes, and on SIGHUP. Default: any
@@ -44,6 +50,8 @@ export type EnclaveSource =
       readonly variables: Readonly<Record<string, string>>
       /** For the demo provider that is started with the enclaves (src/local/demo/config.ts). */
       readonly demoVariables: Readonly<Record<string, string>>
+      /** Absolute path of the folder for refused streams. Null: none is kept. */
+      readonly refusedFolder: string | null
     }
   | { readonly kind: 'remote'; readonly socketPaths: readonly string[] }
 
@@ -79,6 +87,7 @@ export function enclaveOf(settings: Settings, environment: Environment): Enclave
     count: settings.LOCAL_ENCLAVES,
     variables: pickVariables(environment, ENCLAVE_VARIABLES),
     demoVariables: pickVariables(environment, DEMO_VARIABLES),
+    refusedFolder: settings.KEEP_REFUSED === undefined ? null : resolve(settings.KEEP_REFUSED),
   }
 }
 
@@ -90,7 +99,16 @@ export function releasesOf({
   return file === undefined ? null : { file: resolve(file), keys }
 }
 
-export function releaseFaults(given: Environment): readonly string[] {
+export function enclaveFaults(given: Environment): readonly string[] {
+  const { ENCLAVE_URL: url, KEEP_REFUSED: folder } = given
+  const isKept = url !== undefined && folder !== undefined
+  return [
+    ...(isKept ? ['KEEP_REFUSED: expected only without ENCLAVE_URL, for development'] : []),
+    ...releaseFaults(given),
+  ]
+}
+
+function releaseFaults(given: Environment): readonly string[] {
   const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
   if (file === undefined)
     return keys === undefined

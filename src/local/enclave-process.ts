@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
+import { pathToFileURL } from 'node:url'
 import type { LogDomain } from '#attestation/tree-head.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure, settleAll } from '../runtime/starting.ts'
@@ -35,6 +36,8 @@ export async function startLocalEnclaves(
     /** The operator's variables for enclaves (enclave/config.ts). */
     readonly variables: Readonly<Record<string, string>>
     readonly demoVariables: Readonly<Record<string, string>>
+    /** Folder for the streams that enclaves refuse. Null: none is kept. */
+    readonly refusedFolder: string | null
     readonly home: Home
     readonly domain: Promise<LogDomain>
     /** How long a stopping enclave waits for running calls. */
@@ -60,6 +63,7 @@ export async function startLocalEnclaves(
     if (attested === null) throw new TypeError('expected a demo provider in a simulated TEE')
     const shared = {
       ...variables,
+      ...keepRefused(options.refusedFolder),
       PROVIDER_CA_FILE: await writeCas(home, variables, attested),
       NSM: 'software',
       NSM_SOCKET: nsm.socketPath,
@@ -102,6 +106,13 @@ export async function startLocalEnclaves(
 const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
+
+function keepRefused(folder: string | null): Readonly<Record<string, string>> {
+  if (folder === null) return {}
+  const recorder = pathToFileURL(join(import.meta.dirname, 'keep-refused.ts'))
+  recorder.searchParams.set('folder', folder)
+  return { NODE_OPTIONS: `--import=${recorder.href}` }
+}
 
 /**
  * Writes a file of CAs that enclaves trust: the CAs in the operator's file (default: Node.js's

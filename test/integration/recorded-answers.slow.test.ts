@@ -41,7 +41,7 @@ beforeAll(async () => {
     let body = ''
     for await (const packet of request) body += packet
     const name = path.basename(JSON.parse(body || '{}').model ?? 'manifest.json')
-    const failure = FAILURES[name]
+    const failure = name === 'two-choices' ? REFUSED : FAILURES[name]
     if (failure !== undefined) {
       response.writeHead(failure.status, { 'content-type': failure.type }).end(failure.body)
       return
@@ -63,7 +63,10 @@ beforeAll(async () => {
   writeFileSync(path.join(folder, 'providers.json'), JSON.stringify([entry]))
   service = await startAffidavit({
     logLevel: 'warn',
-    variables: { PROVIDERS_FILE: path.join(folder, 'providers.json') },
+    variables: {
+      PROVIDERS_FILE: path.join(folder, 'providers.json'),
+      KEEP_REFUSED: path.join(folder, 'refused'),
+    },
   })
   const { connect: expected } = await readExpectedService(service)
   const { url, apiKey } = service
@@ -106,6 +109,12 @@ const PIECE = [
 ].join('')
 
 /** Failures of a provider, by the name of a model, and what every place answers. */
+const TWO_CHOICES = ['a', 'b']
+  .map((content) => ({ index: 0, delta: { role: 'assistant', content }, finish_reason: 'stop' }))
+  .map((choice) => event({ id: 'c', object: 'chat.completion.chunk', choices: [choice] }))
+  .join('')
+const REFUSED = { status: 200, type: EVENTS, body: TWO_CHOICES }
+
 const FAILURES: Readonly<
   Record<
     string,
@@ -295,7 +304,7 @@ async function ask(place: string, model: string, route: string) {
     body: JSON.stringify({
       model: `recorded/${model}`,
       stream: true,
-      ...(isMessages
+      ...(route !== '/responses'
         ? { max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] }
         : { input: 'Hi' }),
     }),
@@ -316,6 +325,23 @@ describe.runIf(shared.isMet)('failures of a provider', () => {
     },
   )
 })
+
+describe.runIf(shared.isMet)('a stream that the enclave refuses', () => {
+  it(shared.title('a refused stream is kept as it came, where KEEP_REFUSED says so'), async () => {
+    const before = listKept()
+    const { text } = await ask('gateway', 'two-choices', '/chat/completions')
+    expect(text).toContain('Readers would not understand the answer of recorded')
+    await expect.poll(() => listKept().length).toBe(before.length + 1)
+    const [name = ''] = listKept().filter((file) => !before.includes(file))
+    expect(name).toMatch(/-[a-z_]+\.txt$/)
+    expect(readFileSync(path.join(folder, 'refused', name), 'utf8')).toBe(TWO_CHOICES)
+  })
+})
+
+function listKept(): readonly string[] {
+  const refused = path.join(folder, 'refused')
+  return existsSync(refused) ? readdirSync(refused) : []
+}
 
 describe.runIf(shared.isMet)('recorded answers', () => {
   it.each(files)(shared.title('SDKs read the same of %s at every place'), async (name) => {

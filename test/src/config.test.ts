@@ -39,7 +39,7 @@ describe('readGatewayConfig', () => {
       chain: { kind: 'local', port: 8545 },
       confirmations: 1,
       headAttestationIntervalMs: 600_000,
-      enclave: { kind: 'local', variables: {}, demoVariables: {} },
+      enclave: { kind: 'local', variables: {}, demoVariables: {}, refusedFolder: null },
       providerModels: [],
       devApiKey: null,
       isHistoryOpen: true,
@@ -233,6 +233,7 @@ describe('readGatewayConfig', () => {
       count: 1,
       variables: { IDLE_TIMEOUT_MS: '500', PROVIDERS_FILE: 'a.json' },
       demoVariables: { DEMO_DELAY_MS: '5' },
+      refusedFolder: null,
     })
   })
 
