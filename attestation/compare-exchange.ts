@@ -1,6 +1,5 @@
 import { addressOf } from './account.ts'
 import { decodeHex } from './bytes.ts'
-import { checkOpenings } from './check-openings.ts'
 import { isProofMember } from './completion-hash.ts'
 import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
@@ -15,7 +14,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 import { verifyLogProof } from './log-proof.ts'
 import { parseLogProof } from './log-proof-form.ts'
 import { ownMembers } from './own-members.ts'
-import { dialectOfReceipt, parseReceipt, type Receipt } from './receipt.ts'
+import { parseReceipt, type Receipt } from './receipt.ts'
 import { hashCompletion } from './record-hash.ts'
 import type { RecordOptions } from './record-subject.ts'
 import { sayUnanswered, type Unanswered } from './unanswered.ts'
@@ -164,7 +163,7 @@ export function keptResponseOf(answer: KeptAnswer, name: DialectName = 'chat'): 
   if (answer.kind === 'events') return readKeptStream(name, answer.events).response
   const response =
     answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
-  return DIALECTS[name].hashedResponse(response, 3)
+  return DIALECTS[name].hashedResponse(response)
 }
 
 /**
@@ -227,15 +226,9 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
           idempotent: answer.idempotent === true,
         })
       : verifyRecord({ ...keptResponseOf(answer), ...proof }, { request: {}, withheld })
-  // Without the usage only the response hash differs. The rules for streams still apply.
-  const lacksUsage = isWithoutUsage(record, answer)
-  const made = checks.filter(
-    ({ name }) => ANSWER_CHECKS.has(name) && !(lacksUsage && name === 'response hash'),
-  )
+  const made = checks.filter(({ name }) => ANSWER_CHECKS.has(name))
   const failed = made.find(({ outcome }) => outcome === 'failed')
   if (failed !== undefined) throw new ProofError('other_answer', `${failed.name}: ${failed.detail}`)
-  if (lacksUsage)
-    return 'the answer of the evidence, but for its usage, which its chunks do not have'
   const passed = made.filter(({ outcome }) => outcome === 'passed')
   if (passed.length === 0)
     throw new ProofError('other_answer', 'expected the answer of the evidence')
@@ -252,26 +245,11 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
       'other_answer',
       `expected the answer of the evidence, whose hash is ${receipt.response_hash}`,
     )
-  const isOther = kept !== null && receipt.version !== 1 && kept.streamHash !== receipt.stream_hash
+  const isOther = kept !== null && kept.streamHash !== receipt.stream_hash
   const isRepeated = answer.kind === 'events' && answer.idempotent === true
   if (isOther && !(isRepeated && isRepetition(dialect, kept)))
     throw new ProofError('other_answer', 'expected the events that the enclave gave out')
   return `the answer of the evidence: response hash SHA-256 ${receipt.response_hash}`
-}
-
-/**
- * Returns true if a kept stream lacks only the usage, which the caller did not ask for. False for
- * receipts after version 1, because their stream hash is compared instead. Throws if such a stream
- * has a choice that does not begin with its role.
- */
-function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
-  const response = memberOf(record, 'response')
-  if (answer.kind !== 'stream' || receiptOf(record).version !== 1 || !isJsonObject(response))
-    return false
-  const { usage: _, ...rest } = response
-  if (canonicalizeJson(keptResponseOf(answer)) !== canonicalizeJson(rest)) return false
-  checkOpenings(chunksOf(answer))
-  return true
 }
 
 const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream hash'])
@@ -317,7 +295,7 @@ function receiptOf(record: JsonObject): Receipt {
 }
 
 function dialectNameOf(record: JsonObject): DialectName {
-  return dialectOfReceipt(receiptOf(record))
+  return receiptOf(record).dialect
 }
 
 /** All members of the object that holds the proof: no hash covers those that it should not have. */

@@ -23,9 +23,6 @@ export const PROOF_MEMBERS = [
   'log',
 ] as const
 
-/** The version of a receipt decides which members are hashed (isProofMember). */
-export type ReceiptVersion = 1 | 2 | 3
-
 /** The hashes of one completion (hex, no prefix) and the hashed texts. */
 export type CompletionHash = {
   /** SHA-256 of canonicalRequest. */
@@ -84,14 +81,13 @@ export function stripUnsetMembers(request: JsonObject): JsonObject {
 }
 
 /** The response without proof members. Returns `response` itself if it has no such member. */
-export function stripProofMembers(response: JsonObject, version: ReceiptVersion = 3): JsonObject {
+export function stripProofMembers(response: JsonObject): JsonObject {
   if (!PROOF_MEMBERS.some((name) => Object.hasOwn(response, name))) return response
-  return filterMembers(response, (name) => !isProofMember(name, version))
+  return filterMembers(response, (name) => !isProofMember(name))
 }
 
-/** In version 1, `log` is not a proof member. */
-export function isProofMember(name: string, version: ReceiptVersion = 3): boolean {
-  return PROOF_NAMES.has(name) && (version !== 1 || name !== 'log')
+export function isProofMember(name: string): boolean {
+  return PROOF_NAMES.has(name)
 }
 
 const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)

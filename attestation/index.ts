@@ -11,12 +11,7 @@ export {
   type KeptExchange,
   keptResponseOf,
 } from './compare-exchange.ts'
-export {
-  type CompletionHash,
-  PROOF_MEMBERS,
-  type ReceiptVersion,
-  stripUnsetMembers,
-} from './completion-hash.ts'
+export { type CompletionHash, PROOF_MEMBERS, stripUnsetMembers } from './completion-hash.ts'
 export { type SignatureFacts, verifyCompletionSignature } from './completion-signature.ts'
 export {
   type CredentialDemand,
@@ -168,8 +163,6 @@ export {
   type Receipt,
   type ReceiptCredential,
   type ReceiptTls,
-  type ReceiptV2,
-  type ReceiptV3,
 } from './receipt.ts'
 export { hashChunks, hashCompletion } from './record-hash.ts'
 export type { RecordOptions } from './record-subject.ts'

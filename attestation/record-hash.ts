@@ -1,11 +1,6 @@
 import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { encodeHex, encodeUtf8, sha256 } from './bytes.ts'
-import {
-  type CompletionHash,
-  hashResponse,
-  type ReceiptVersion,
-  stripProofMembers,
-} from './completion-hash.ts'
+import { type CompletionHash, hashResponse, stripProofMembers } from './completion-hash.ts'
 import type { DialectName } from './dialects/dialect-names.ts'
 import { DIALECTS } from './dialects/dialects.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -24,19 +19,18 @@ export function hashCompletion(
   completion: {
     readonly request: JsonObject
     readonly response: JsonObject
-    readonly version?: ReceiptVersion
     readonly dialect?: DialectName
   },
   digest: (data: Uint8Array) => Uint8Array = sha256,
 ): CompletionHash {
-  const { request, response, version = 3, dialect = 'chat' } = completion
+  const { request, response, dialect = 'chat' } = completion
   const { hashedRequest, hashedResponse } = DIALECTS[dialect]
   const canonicalRequest = canonicalizeJson(hashedRequest(request))
   return hashResponse(
     {
       canonicalRequest,
       requestDigest: digest(encodeUtf8(canonicalRequest)),
-      response: hashedResponse(response, version),
+      response: hashedResponse(response),
     },
     digest,
   )

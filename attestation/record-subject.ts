@@ -1,12 +1,7 @@
 import type { PointRecovery } from './account.ts'
 import { concatBytes, decodeHex, encodeHex, sha256 } from './bytes.ts'
 import { checkOpenings } from './check-openings.ts'
-import {
-  asksForUsage,
-  isProofMember,
-  PROOF_MEMBERS,
-  type ReceiptVersion,
-} from './completion-hash.ts'
+import { asksForUsage, isProofMember, PROOF_MEMBERS } from './completion-hash.ts'
 import type { CallRequest } from './dialects/call-request.ts'
 import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
 import { type DialectEvent, PROOF_MEMBER } from './dialects/dialect.ts'
@@ -69,7 +64,6 @@ export type RecordSubject = {
   readonly kept: Attempt<KeptStream> | null
   /** True if the record has a log proof. A create response can lack this proof. */
   readonly hasLog: boolean
-  readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
   /** `computed`: hash of the record's response. `responseHash`: the hash that is signed. */
@@ -97,7 +91,6 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
     ...(isStored ? withheldOf(members, receipt) : {}),
     ...ownMembers(options.withheld ?? {}),
   })
-  const version = 'value' in receipt ? receipt.value.version : 3
   const request = attempt(() =>
     objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
   )
@@ -108,8 +101,8 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
   })
   const isStream = attempt(() => {
     if ('fault' in receipt) return false
-    if (kept !== null) return streamHashOf(receipt.value) === need(kept).streamHash
-    return chunks !== null && streamHashOf(receipt.value) === hashChunks(chunks)
+    if (kept !== null) return receipt.value.stream_hash === need(kept).streamHash
+    return chunks !== null && receipt.value.stream_hash === hashChunks(chunks)
   })
   const parts = {
     isStored,
@@ -119,7 +112,6 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
     idempotent,
     kept,
     hasLog: memberOf(members, 'log') !== undefined,
-    version,
     members,
     withheld,
     isStream,
@@ -132,7 +124,6 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
   return { ...parts, hashes: hashParts(parts) }
 }
 
-/** Returns `chat` for receipts of versions 1 and 2. */
 function dialectOfStored(record: JsonObject): DialectName {
   return dialectNamed(memberAt(record, 'receipt', 'dialect'))
 }
@@ -150,10 +141,6 @@ function proofOfKept(kept: Attempt<KeptStream>): JsonObject {
   return 'value' in kept && isJsonObject(kept.value.proof) ? kept.value.proof : {}
 }
 
-function streamHashOf(receipt: Receipt): string | null {
-  return receipt.version === 1 ? null : receipt.stream_hash
-}
-
 /**
  * Returns the receipt's hashes of the missing (null) parts of a redacted record. Returns no hash
  * unless the receipt states an encrypted call, or the gateway states that it erased or cannot
@@ -162,8 +149,7 @@ function streamHashOf(receipt: Receipt): string | null {
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
   const { value: made } = receipt
-  const isEncrypted = made.version !== 1 && made.encrypted
-  if (!isEncrypted && statedAbsence(members) === null) return {}
+  if (!made.encrypted && statedAbsence(members) === null) return {}
   return {
     ...(memberOf(members, 'request') === null ? { request: made.request_hash } : {}),
     ...(memberOf(members, 'response') === null ? { response: made.response_hash } : {}),
@@ -187,20 +173,16 @@ function readResponse(
 }
 
 function hashParts(subject: Omit<RecordSubject, 'hashes'>): RecordSubject['hashes'] {
-  const { withheld, isStored } = subject
+  const { withheld } = subject
   const dialect = subject.dialect.name
   const requestHash = attempt(
     () =>
       withheld.request ??
       hashCompletion({ request: need(subject.request), response: {}, dialect }).requestHash,
   )
-  const computed = attempt(() => {
-    // In stored records of version 1, the hash covers `log`, which is from the provider. In all
-    // other responses, `log` is the gateway's proof, and the hash does not cover it.
-    const version = isStored ? subject.version : 3
-    return hashCompletion({ request: {}, response: need(subject.response), version, dialect })
-      .responseHash
-  })
+  const computed = attempt(
+    () => hashCompletion({ request: {}, response: need(subject.response), dialect }).responseHash,
+  )
   const responseHash = attempt(() => withheld.response ?? responseHashOf(subject, need(computed)))
   const hash = attempt(() =>
     encodeHex(sha256(concatBytes(decodeHex(need(requestHash)), decodeHex(need(responseHash))))),

@@ -28,7 +28,7 @@ export type SavedProof = {
  * "request", "answer" }`. For a stream, `chunks` replaces `answer`: all chunks in order, with the
  * proof. For a stream of named events, `events` replaces `answer`, each as `{ "event", "data" }`.
  * `"idempotent": true`: the call was sent with an `Idempotency-Key`. `unanswered`: see Unanswered.
- * With `bundle`, the version is 2.
+ * `bundle`: the evidence.
  */
 export function writeSavedProof({ request, answer, bundle, unanswered = [] }: SavedProof): string {
   const said: JsonObject = {
@@ -37,8 +37,8 @@ export function writeSavedProof({ request, answer, bundle, unanswered = [] }: Sa
   }
   const lost: JsonObject =
     unanswered.length === 0 ? {} : { unanswered: unanswered.map((one) => ({ ...one })) }
-  const completed: JsonObject = bundle === undefined ? { version: 1 } : { version: 2, bundle }
-  return `${canonicalizeJson({ format: SAVED_PROOF_FORMAT, ...completed, request, ...said, ...lost })}\n`
+  const completed: JsonObject = bundle === undefined ? {} : { bundle }
+  return `${canonicalizeJson({ format: SAVED_PROOF_FORMAT, version: 1, ...completed, request, ...said, ...lost })}\n`
 }
 
 function saidBy(answer: KeptAnswer): JsonObject {
@@ -59,18 +59,18 @@ function saidBy(answer: KeptAnswer): JsonObject {
  * bundle, and compareExchange checks that the bundle belongs to this call.
  */
 export function parseSavedProof(json: Json): SavedProof {
-  const version = isJsonObject(json) ? memberOf(json, 'version') : null
   const isOurs =
     isJsonObject(json) &&
     memberOf(json, 'format') === SAVED_PROOF_FORMAT &&
-    (version === 1 || version === 2)
+    memberOf(json, 'version') === 1
   if (!isOurs)
     throw new FormatError(
       'unknown_proof_format',
-      `expected format ${SAVED_PROOF_FORMAT}, version 1 or 2`,
+      `expected format ${SAVED_PROOF_FORMAT}, version 1`,
     )
   const said = (['chunks', 'events'] as const).find((name) => Object.hasOwn(json, name)) ?? 'answer'
   const isIdempotent = said !== 'answer' && memberOf(json, 'idempotent') === true
+  const hasBundle = Object.hasOwn(json, 'bundle')
   const hasUnanswered = Object.hasOwn(json, 'unanswered')
   const members = membersOf(json, 'the proof', [
     'format',
@@ -78,14 +78,14 @@ export function parseSavedProof(json: Json): SavedProof {
     'request',
     said,
     ...(isIdempotent ? (['idempotent'] as const) : []),
-    ...(version === 2 ? (['bundle'] as const) : []),
+    ...(hasBundle ? (['bundle'] as const) : []),
     ...(hasUnanswered ? (['unanswered'] as const) : []),
   ])
   const { request, bundle, unanswered } = members
   return {
     request: objectOf(request, 'request'),
     answer: readAnswer(members[said], isIdempotent ? { said, idempotent: true } : { said }),
-    ...(version === 2 ? { bundle: objectOf(bundle, 'bundle') } : {}),
+    ...(hasBundle ? { bundle: objectOf(bundle, 'bundle') } : {}),
     ...(hasUnanswered ? { unanswered: parseUnanswered(unanswered) } : {}),
   }
 }

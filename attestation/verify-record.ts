@@ -14,7 +14,7 @@ import { verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
 import { type LogProof, parseLogProof } from './log-proof-form.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
-import { dialectOfReceipt, type Receipt } from './receipt.ts'
+import type { Receipt } from './receipt.ts'
 import { type RecordOptions, type RecordSubject, readHex65, readSubject } from './record-subject.ts'
 import { findReplacedMember } from './replaced-member.ts'
 
@@ -103,7 +103,7 @@ function checkRequestHash(subject: RecordSubject): Finding {
 function checkResponseHash(subject: RecordSubject): Finding {
   const isWithheld = subject.withheld.response !== undefined
   const response = isWithheld ? {} : need(subject.response)
-  const hashed = subject.dialect.hashedResponse(response, subject.version)
+  const hashed = subject.dialect.hashedResponse(response)
   const unhashed = Object.keys(response).find((name) => !Object.hasOwn(hashed, name))
   if (subject.isStored && unhashed !== undefined)
     throw new FormatError(
@@ -131,10 +131,6 @@ function checkStreamHash(subject: RecordSubject): Finding {
   const { chunks, events } = subject
   const kept = events ?? chunks
   const receipt = need(subject.receipt)
-  if (receipt.version === 1) {
-    if (chunks !== null) refuseAmbiguous(chunks)
-    return skip('a receipt of version 1 has no stream hash')
-  }
   if (receipt.stream_hash === null) {
     if (kept !== null)
       throw new ProofError('not_streamed', 'expected an answer that was not streamed')
@@ -209,14 +205,13 @@ function checkReceipt(subject: RecordSubject): Finding {
   checkForm(subject, receipt)
   checkCredential(subject, receipt)
   if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
-  const attempt = receipt.version !== 1 && receipt.attempt > 1 ? `, attempt ${receipt.attempt}` : ''
+  const attempt = receipt.attempt > 1 ? `, attempt ${receipt.attempt}` : ''
   const words = `${credentialWords(receipt)}${attempt}`
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${words}`
 }
 
 /** For an unencrypted call without a demand, only the gateway states whose credential was used. */
 function credentialWords(receipt: Receipt): string {
-  if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential
   const whose = { caller: "the caller's credential", operator: "the operator's credential" }
   const words = from === 'none' ? 'no credential' : whose[from]
@@ -225,7 +220,7 @@ function credentialWords(receipt: Receipt): string {
 
 /** The receipt must meet the request's demand, because enclaves refuse any other call. */
 function checkCredential({ dialect, request, withheld }: RecordSubject, receipt: Receipt): void {
-  if (withheld.request !== undefined || receipt.version !== 3) return
+  if (withheld.request !== undefined) return
   const demand = dialect.demandsOf(need(request)).credential
   const { from, demanded } = receipt.credential
   const isAsDemanded =
@@ -239,9 +234,9 @@ function checkCredential({ dialect, request, withheld }: RecordSubject, receipt:
 
 /** Compares the receipt with the dialect of the answer and the headers of the request. */
 function checkDialect({ dialect, call, withheld }: RecordSubject, receipt: Receipt): void {
-  if (dialectOfReceipt(receipt) !== dialect.name)
+  if (receipt.dialect !== dialect.name)
     throw new ProofError('wrong_dialect', `expected the receipt's dialect to be ${dialect.name}`)
-  if (withheld.request !== undefined || receipt.version !== 3) return
+  if (withheld.request !== undefined) return
   const headers = statedHeaders(need(call).headers)
   if (canonicalizeJson(headers) !== canonicalizeJson(receipt.headers))
     throw new ProofError(
@@ -252,7 +247,7 @@ function checkDialect({ dialect, call, withheld }: RecordSubject, receipt: Recei
 
 /** The receipt must have a stream hash if, and only if, the request asks for a stream. */
 function checkForm({ call, withheld }: RecordSubject, receipt: Receipt): void {
-  if (withheld.request !== undefined || receipt.version === 1) return
+  if (withheld.request !== undefined) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(call).body, 'stream') === true))
     throw new ProofError(
       'wrong_stream',

@@ -101,7 +101,7 @@ export async function checkAnswer(
   )
   const unanswered = unansweredIn(call.sends, {
     notary: call.notary,
-    attempt: receipt.version === 1 ? 1 : receipt.attempt,
+    attempt: receipt.attempt,
   })
   const made: readonly AnswerCheck[] = [
     ...checks,
@@ -263,8 +263,7 @@ function checkAttempt(
   { sends, isOwnNonce, notary }: SentCall,
   unanswered: readonly Unanswered[],
 ) {
-  const attempt = receipt.version === 1 ? null : receipt.attempt
-  if (attempt === null) return { notChecked: 'a receipt of version 1 has no count of attempts' }
+  const { attempt } = receipt
   if (isOwnNonce)
     return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
   const sent = sends.times.get(notary) ?? 0
@@ -279,17 +278,15 @@ function checkAttempt(
     : { notChecked: [words, ...unanswered.map((one) => sayUnanswered(one, notary))].join('; ') }
 }
 
-/** An enclave that does not support the demand makes a receipt that does not confirm it. */
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
-  const used = receipt.version === 3 ? receipt.credential : null
-  if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))
+  const used = receipt.credential
+  if (!used.demanded || (demand === 'operator') === (used.from === 'caller'))
     throw new Error('expected a receipt that says that the demanded credential was used')
   return demand === 'operator' ? "the operator's, as demanded" : "the caller's, as demanded"
 }
 
 function checkEncryption(receipt: Receipt, { isEncrypted }: SentCall) {
-  const isStated = receipt.version !== 1 && receipt.encrypted
-  if (isStated !== isEncrypted)
+  if (receipt.encrypted !== isEncrypted)
     throw new Error(
       `expected a receipt that says the call was ${isEncrypted ? '' : 'not '}encrypted`,
     )

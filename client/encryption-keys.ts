@@ -35,8 +35,7 @@ export function readNamedNotaries(json: JsonObject): readonly NamedNotary[] {
     const notary = memberOf(members, 'notary')
     if (typeof notary !== 'string' || !ADDRESS.test(notary))
       throw invalidReply('notaries: expected the address of each')
-    // Older gateways do not have this member.
-    const keys = memberOf(members, 'encryption_keys') ?? []
+    const keys = memberOf(members, 'encryption_keys')
     if (!isJsonArray(keys) || keys.length > KEYS_MAX)
       throw invalidReply(`encryption_keys: expected an array of at most ${KEYS_MAX}`)
     return { notary, encryptionKeys: keys }

@@ -40,7 +40,7 @@ export type Dialect = {
   /** The first member that hides a part of the prompt. Null without such a member. */
   findHidden(body: JsonObject): RefusedMember | null
   /** The answer as it is hashed: without its proof. `version` is the version of the receipt. */
-  hashedResponse(response: JsonObject, version: 1 | 2 | 3): JsonObject
+  hashedResponse(response: JsonObject): JsonObject
   /** The object that has the members of the proof: the answer itself, or a member of the answer. */
   proofOf(answer: JsonObject): JsonObject
   /**

@@ -1,6 +1,5 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { encodeBase64, HASH_BYTES } from '../bytes.ts'
-import type { ReceiptVersion } from '../completion-hash.ts'
 import { dialectNamed } from '../dialects/dialect-names.ts'
 import { DIALECTS } from '../dialects/dialects.ts'
 import { type ErasureStatement, readErasure } from '../erasure.ts'
@@ -9,7 +8,7 @@ import { isJsonObject, type Json, type JsonObject, memberAt, memberOf } from '..
 import { type LogProof, parseLogProof } from '../log-proof-form.ts'
 import { ownMembers } from '../own-members.ts'
 import { PROVIDER_EVIDENCE_BYTES_MAX } from '../providers/evidence/evidence-document.ts'
-import { dialectOfReceipt, parseReceipt, type Receipt } from '../receipt.ts'
+import { parseReceipt, type Receipt } from '../receipt.ts'
 import { hashCompletion } from '../record-hash.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
@@ -27,7 +26,7 @@ import { TRIE_NODES_MAX } from './trie.ts'
 const { arrayOf, countOf, invalid, membersOf, objectOf } = bundleForms
 const base64Of = base64FormOf(invalid)
 
-/** The value of `format` in bundles of every version. */
+/** The value of `format`. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
 /** Maximum number of transactions in addition to `tx_hash`. */
@@ -36,8 +35,7 @@ export const REANCHORED_MAX = 64
 /** All data that are needed to check one completion (formats.md, Format). */
 export type EvidenceBundle = {
   readonly format: typeof BUNDLE_FORMAT
-  /** The version of the record's receipt. */
-  readonly version: ReceiptVersion
+  readonly version: 1
   readonly record: BundleRecord
   /** The attestation document's `user_data` is the digest of this configuration. */
   readonly boot_configuration: JsonObject
@@ -108,31 +106,26 @@ export type BundleBlock = {
 
 /**
  * Reads the bundle in attacker-controlled `json`, a result of parseExactJson. The bundle must have
- * exactly the members of the format, each in its canonical form, hex in lower case, and a receipt
- * of its version. Throws FormatError `unknown_bundle` (another format or version),
- * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, `invalid_call_request`. The messages
- * name the member. Does NOT prove anything: see verifyBundle.
+ * exactly the members of the format, each in its canonical form, hex in lower case. Throws
+ * FormatError `unknown_bundle` (another format or version), `invalid_bundle`, `invalid_log_proof`,
+ * `invalid_receipt`, `invalid_call_request`. The messages name the member. Does NOT prove anything:
+ * see verifyBundle.
  */
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
-  const version = memberOf(members, 'version')
-  if (
-    memberOf(members, 'format') !== BUNDLE_FORMAT ||
-    (version !== 1 && version !== 2 && version !== 3)
-  )
+  if (memberOf(members, 'format') !== BUNDLE_FORMAT || memberOf(members, 'version') !== 1)
     throw new FormatError(
       'unknown_bundle',
-      `expected format to be ${BUNDLE_FORMAT} and version to be 1, 2 or 3`,
+      `expected format to be ${BUNDLE_FORMAT} and version to be 1`,
     )
-  const has = (name: (typeof OPTIONAL_MEMBERS)[number]) =>
-    version === 3 && Object.hasOwn(members, name)
+  const has = (name: (typeof OPTIONAL_MEMBERS)[number]) => Object.hasOwn(members, name)
   const bundle = membersOf(json, 'the bundle', [...BUNDLE_MEMBERS, ...OPTIONAL_MEMBERS.filter(has)])
   parseBootConfiguration(bundle.boot_configuration)
-  const record = parseRecord(bundle.record, version)
+  const record = parseRecord(bundle.record)
   const block = bundle.block === null ? null : parseBlock(bundle.block)
   return {
     format: BUNDLE_FORMAT,
-    version,
+    version: 1,
     record,
     boot_configuration: objectOf(bundle.boot_configuration, 'boot_configuration'),
     transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
@@ -181,7 +174,7 @@ const BLOCK_MEMBERS = [
   'receipt_proof',
 ] as const
 
-function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
+function parseRecord(json: Json): BundleRecord {
   const given = objectOf(json, 'record')
   const request = Object.hasOwn(given, 'request') ? 'request' : 'request_hash'
   const response = Object.hasOwn(given, 'response') ? 'response' : 'response_hash'
@@ -194,7 +187,7 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
     ...again,
     ...gone,
   ])
-  const receipt = parseBundleReceipt(record.receipt, version)
+  const receipt = parseBundleReceipt(record.receipt)
   return {
     ...parseRequestPart(record, receipt),
     ...parseResponsePart(record),
@@ -224,10 +217,8 @@ function parseErasure(json: Json | undefined): ErasureStatement {
   return erased
 }
 
-function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
+function parseBundleReceipt(json: Json): Receipt {
   const receipt = parseReceipt(json)
-  if (receipt.version !== version)
-    throw invalid('record.receipt.version', `the bundle's, ${version}`)
   originOf(receipt.provider.origin, 'record.receipt.provider.origin')
   return receipt
 }
@@ -241,7 +232,7 @@ function parseRequestPart(record: JsonObject, receipt: Receipt): RequestPart {
       }),
     }
   const request = objectOf(record.request, 'record.request')
-  const dialect = DIALECTS[dialectOfReceipt(receipt)]
+  const dialect = DIALECTS[receipt.dialect]
   dialect.readRequest(request)
   // Refuses members of null, because the hash does not cover them: anyone could add or remove them.
   if (dialect.hashedRequest(request) !== request)
@@ -298,8 +289,7 @@ function parseNodes(json: Json, name: string): readonly string[] {
 /**
  * Creates the bundle from a stored record (interface 2.4, with `receipt` and `log`) and other data
  * that the gateway keeps. Leaves out what cannot be verified: the record's `id` and the request's
- * unset members. Before version 3, also leaves out the source, the provider's evidence and the
- * reason for a missing block. Throws FormatError as parseEvidenceBundle does. Does NOT check that
+ * unset members. Throws FormatError as parseEvidenceBundle does. Does NOT check that
  * the parts belong together: see verifyBundle.
  */
 export function createBundle(parts: {
@@ -317,25 +307,19 @@ export function createBundle(parts: {
   const { block, source = null, providerEvidence = null } = parts
   const record = withoutContent(parts.record)
   const request: Json = memberOf(record, 'request') ?? null
-  const receipt = memberOf(record, 'receipt')
-  const version = isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null
   const dialect = memberAt(record, 'receipt', 'dialect')
   const { hashedRequest } = DIALECTS[dialectNamed(dialect)]
   return parseEvidenceBundle({
     format: BUNDLE_FORMAT,
-    version,
+    version: 1,
     record: Object.hasOwn(record, 'request')
       ? { ...record, request: isJsonObject(request) ? hashedRequest(request) : request }
       : record,
     boot_configuration: parts.bootConfiguration,
     transaction: parts.transaction,
-    ...(block !== null && 'reason' in block
-      ? { block: null, ...(version === 3 ? { no_block: block } : {}) }
-      : { block }),
-    ...(source !== null && version === 3 ? { source } : {}),
-    ...(providerEvidence !== null && version === 3
-      ? { provider_evidence: encodeBase64(providerEvidence) }
-      : {}),
+    ...(block !== null && 'reason' in block ? { block: null, no_block: block } : { block }),
+    ...(source !== null ? { source } : {}),
+    ...(providerEvidence !== null ? { provider_evidence: encodeBase64(providerEvidence) } : {}),
   })
 }
 
@@ -400,7 +384,7 @@ export function redactedParts(record: BundleRecord): readonly RedactablePart[] {
 function redactRequest(record: BundleRecord): BundleRecord {
   if (!('request' in record)) return record
   const { request, ...rest } = record
-  const dialect = dialectOfReceipt(record.receipt)
+  const { dialect } = record.receipt
   const { requestHash } = hashCompletion({ request, response: {}, dialect })
   const part: RequestPart = { request_hash: requestHash }
   return { ...part, ...rest }
@@ -409,9 +393,8 @@ function redactRequest(record: BundleRecord): BundleRecord {
 function redactResponse(record: BundleRecord): BundleRecord {
   if (!('response' in record)) return record
   const { response, ...rest } = record
-  const { version } = record.receipt
-  const dialect = dialectOfReceipt(record.receipt)
-  const { responseHash } = hashCompletion({ request: {}, response, version, dialect })
+  const { dialect } = record.receipt
+  const { responseHash } = hashCompletion({ request: {}, response, dialect })
   const part: ResponsePart = { response_hash: responseHash }
   return { ...part, ...rest }
 }

@@ -1,5 +1,4 @@
 import { type KeptAnswer, type KeptExchange, keptProofOf } from '../compare-exchange.ts'
-import { asksForUsage } from '../completion-hash.ts'
 import { PROOF_MEMBER } from '../dialects/dialect.ts'
 import { dialectOfRequest, eventDialectOf } from '../dialects/dialects.ts'
 import { splitNamedEvents } from '../dialects/event-text.ts'
@@ -20,7 +19,6 @@ import { SESSION_FORMAT } from '../session/session-bundle.ts'
 import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { nameFormat } from './name-format.ts'
-import { printable } from './printable.ts'
 
 export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
@@ -221,11 +219,6 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const { record } = subject
   if (memberAt(record, 'receipt') === undefined)
     throw unfit('expected the last chunk before [DONE], or the last event, to carry the proof')
-  if (isOfVersion1(record) && !(isJsonObject(request) && asksForUsage(request)))
-    throw unfit(
-      'the request did not ask for usage (stream_options.include_usage), but the hash covers the usage: ' +
-        `fetch the record of hash ${printable(String(memberAt(record, 'hash')))} instead`,
-    )
   return subject
 }
 
@@ -250,11 +243,6 @@ function readChunks(input: Uint8Array): readonly JsonObject[] {
   const chunks = texts.map((text) => readJson(encoder.encode(text), 'a chunk'))
   if (!chunks.every(isJsonObject)) throw unfit('expected every chunk to be a JSON object')
   return chunks
-}
-
-/** True for receipts of version 1, which lack the hash of the chunks. */
-function isOfVersion1(proof: Json): boolean {
-  return memberAt(proof, 'receipt', 'version') === 1
 }
 
 function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json {

@@ -7,7 +7,6 @@ import { type Judgement, judgeChecks, orderChecks, refuseForm } from '../evidenc
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt, reasonOf } from '../finding.ts'
 import type { Json, JsonObject } from '../json/value.ts'
-import { dialectOfReceipt } from '../receipt.ts'
 import type { TurnStep } from './items.ts'
 import {
   type CallContent,
@@ -141,7 +140,7 @@ function contentOf(bundle: EvidenceBundle): CallContent {
 }
 
 function dialectOf({ record }: EvidenceBundle): Dialect {
-  return DIALECTS[dialectOfReceipt(record.receipt)]
+  return DIALECTS[record.receipt.dialect]
 }
 
 function stepsOf(

@@ -8,7 +8,7 @@ import { answeringModel } from '#attestation/dialects/usage.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { hashLeaf } from '#attestation/merkle/hash.ts'
-import type { Receipt, ReceiptCredential, ReceiptV3 } from '#attestation/receipt.ts'
+import type { Receipt, ReceiptCredential } from '#attestation/receipt.ts'
 import type { KeptDocument } from '../attestation-keeper.ts'
 import type { NotaryAccount } from '../notary-key.ts'
 import { NOTICE_RESPONSE_LENGTH_MAX, type SealedNotice } from '../protocol/enclave-api.ts'
@@ -67,7 +67,7 @@ export function sealCompletion(
 ): Sealed {
   const { account, log, document } = notary
   const { dialect } = finished
-  const hashed = { ...finished, response: dialect.hashedResponse(finished.response, 3) }
+  const hashed = { ...finished, response: dialect.hashedResponse(finished.response) }
   const hashes = hashResponse(hashed, nativeSha256)
   const receipt = makeReceipt(log.size, hashes, finished)
   const receiptText = canonicalizeJson(receipt)
@@ -115,9 +115,9 @@ function makeReceipt(
   index: number,
   hashes: { readonly hash: string; readonly requestHash: string; readonly responseHash: string },
   finished: FinishedCompletion,
-): ReceiptV3 {
+): Receipt {
   return {
-    version: 3,
+    version: 1,
     index,
     hash: hashes.hash,
     request_hash: hashes.requestHash,

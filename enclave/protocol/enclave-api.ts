@@ -15,16 +15,8 @@ import type { SignedRefusal } from '#attestation/refusal.ts'
  * version is part of the boot configuration, whose digest relying parties keep. A new path does not
  * change the version: an enclave without the path answers `invalid_call` (404), and the gateway
  * continues without this path.
- *
- * Version 2: streams end with the event `last`, and receipts are of version 2. Version 3: receipts
- * are of version 3, and a caller may demand that a certain credential is used. Version 4: calls of
- * all dialects. A gateway still works with enclaves of older versions. Thus gateways are replaced
- * first, and they can fetch everything that an older enclave sealed.
  */
-export const PROTOCOL_VERSION = 4
-
-/** Versions of enclaves with which a gateway of this version works. */
-export const PROTOCOL_VERSIONS: readonly number[] = [1, 2, 3, 4]
+export const PROTOCOL_VERSION = 1
 
 export const ENCLAVE_PATHS = {
   /** GET → Identity */
@@ -104,11 +96,8 @@ export type Identity = {
   readonly notary: string
   /** Current attestation document, standard base64. */
   readonly attestation: string
-  /**
-   * Keys for the encryption of calls, newest first, signed by the notary. Older enclaves lack this
-   * member.
-   */
-  readonly encryption_keys?: readonly EncryptionKey[]
+  /** Keys for the encryption of calls, newest first, signed by the notary. */
+  readonly encryption_keys: readonly EncryptionKey[]
   /** Number of leaves in the log, and number of leaves that the gateway has acknowledged. */
   readonly log: { readonly size: number; readonly acknowledged: number }
 }
@@ -128,12 +117,12 @@ export type CompletionCall = {
   readonly headers?: Readonly<Record<string, string>>
   /**
    * True if the call continues when the gateway closes the connection. Another gateway can then
-   * find the record. Default: false. An older enclave ignores this member.
+   * find the record. Default: false.
    */
   readonly outlives_gateway?: boolean
   /**
    * True if the notice must contain the completion, for a gateway that does not commit the log
-   * itself. Default: false. An older enclave ignores this member.
+   * itself. Default: false.
    */
   readonly tells_completion?: boolean
 }
@@ -184,7 +173,7 @@ export type EncryptedHead = {
 export type EncryptedSealed = SealedNotice & {
   /**
    * Identifies the call in an AnchorProof: the index of its leaf, as text, or '' if the answer
-   * needs no AnchorProof. An older enclave uses other ids, and gets proofs by `encryptedProof`.
+   * needs no AnchorProof.
    */
   readonly call: string
   readonly model: string
@@ -286,7 +275,7 @@ export type EnclaveFault = {
   readonly should_retry?: boolean
   /**
    * True if the provider may have received the call, and did not answer with 3xx, 4xx or 5xx. If
-   * the provider then made a completion, it is lost. An older enclave never sets this member.
+   * the provider then made a completion, it is lost.
    */
   readonly may_be_made?: boolean
   /** The enclave's signed statement that it made nothing. Only for a request with a nonce. */
@@ -329,8 +318,7 @@ export type PullRequest = {
   /** Digest of a document that the gateway already has. The reply leaves it out of `documents`. */
   readonly known_document: string | null
   /**
-   * Proofs that complete the answers of encrypted calls below `from`. Default: empty. Older
-   * enclaves have a smaller size limit for requests, so leave this member out for them.
+   * Proofs that complete the answers of encrypted calls below `from`. Default: empty.
    */
   readonly proofs?: readonly AnchorProof[]
 }
@@ -344,7 +332,7 @@ export type SealedCompletion = {
   readonly response: string | null
   /** Only for an encrypted call: the usage in its response. Null if the response has no usage. */
   readonly usage?: TokenUsage | null
-  /** Only for an encrypted call: see EncryptedSealed. An older enclave leaves the member out. */
+  /** Only for an encrypted call: see EncryptedSealed. */
   readonly call?: string
   /** Canonical JSON text of the Receipt. The leaf hashes its UTF-8 bytes. */
   readonly receipt: string

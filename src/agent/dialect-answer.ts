@@ -100,7 +100,7 @@ function fitsFrame({ text }: DialectChunk): boolean {
 
 /**
  * Some backends repeat the whole answer in one event, which can be too long for a frame
- * (https://github.com/zendev-sh/goai/issues/70). Older gateways refuse pieces.
+ * (https://github.com/zendev-sh/goai/issues/70).
  */
 function splitEvent(event: string, data: string): readonly DialectChunk[] {
   return [...piecesOf(data)].map(({ piece, is_last }) => ({

@@ -30,7 +30,7 @@ const TALLY_MAX = 4_000
 const TALLY_CHANNEL_BYTES = 96
 const TALLY_HEAD_BYTES = 256 + SEAL_BYTES_MAX
 /** Version of the messages between gateways. A gateway of another version cannot read them. */
-const VERSION = 2
+const VERSION = 1
 /** Bytes of a frame in addition to its message. */
 const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
 const FAULT_LOG_INTERVAL_MS = 30_000
@@ -487,7 +487,7 @@ class BusRefusal extends Error {
 }
 
 const REFUSAL_HINTS: Readonly<Record<SealRefusal, string>> = {
-  unsealed: ': it comes from a gateway before version 2 of the bus, or from a stranger',
+  unsealed: ': it comes from a stranger',
   forged: ': its sender does not have the key in the database of this service',
   stale: ': the clocks of two gateways are too far apart, or the message was repeated',
   replayed: ': the message was repeated',

@@ -10,7 +10,7 @@ import {
 } from '#attestation/nitro/verify-attestation.ts'
 import type { ReleaseEntry } from '#attestation/release/release-list.ts'
 import type { LogDomain } from '#attestation/tree-head.ts'
-import { type Identity, PROTOCOL_VERSIONS } from '#enclave/protocol/enclave-api.ts'
+import { type Identity, PROTOCOL_VERSION } from '#enclave/protocol/enclave-api.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import { findReleaseFault } from './accepted-releases.ts'
 import { ENCLAVES_MAX } from './settings.ts'
@@ -111,9 +111,9 @@ function isStillSo(
 
 function domainFaults({ boot_configuration: boot }: CheckedIdentity, domain: LogDomain): string[] {
   const faults: string[] = []
-  if (!PROTOCOL_VERSIONS.includes(boot.protocol_version))
+  if (boot.protocol_version !== PROTOCOL_VERSION)
     faults.push(
-      `enclave: expected one of the protocol versions ${PROTOCOL_VERSIONS.join(', ')}, got ${boot.protocol_version}`,
+      `enclave: expected protocol version ${PROTOCOL_VERSION}, got ${boot.protocol_version}`,
     )
   if (boot.chain_id !== domain.chainId)
     faults.push(`enclave: expected it to sign for chain ${domain.chainId}, got ${boot.chain_id}`)

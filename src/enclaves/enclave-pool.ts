@@ -25,7 +25,6 @@ export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'
 > & {
-  /** Empty for an older enclave. */
   readonly encryption_keys: readonly EncryptionKey[]
   /** `draining`: no new calls arrive, and the last completions are being added to the log. */
   readonly status: 'in_use' | 'draining'
@@ -120,7 +119,7 @@ export class EnclavePool {
   /** `notary`: 0x, lower case. Null if no usable enclave of this notary has encryption keys. */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
-      isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0
+      isUsable(state) && state.notary === notary && (identity?.encryption_keys.length ?? 0) > 0
     return this.#list().find(takes) ?? null
   }
 
@@ -168,7 +167,7 @@ export class EnclavePool {
       const { notary, public_key, attestation, boot_configuration } = identity
       const status = phase === 'usable' ? 'in_use' : 'draining'
       // A draining enclave accepts no more calls.
-      const keys = status === 'in_use' ? (identity.encryption_keys ?? []) : []
+      const keys = status === 'in_use' ? identity.encryption_keys : []
       const published = { notary, public_key, status, attestation, boot_configuration } as const
       return [{ ...published, encryption_keys: keys }]
     })

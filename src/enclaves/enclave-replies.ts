@@ -6,7 +6,7 @@ import {
   type EnclaveFault,
   type HeadAttestationReply,
   type Identity,
-  PROTOCOL_VERSIONS,
+  PROTOCOL_VERSION,
   type PullReply,
   type SealedNotice,
   STREAM_EVENTS,
@@ -23,10 +23,10 @@ import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
-  if (!PROTOCOL_VERSIONS.includes(version))
+  if (version !== PROTOCOL_VERSION)
     throw new EnclaveError(
       'protocol',
-      `expected one of the protocol versions ${PROTOCOL_VERSIONS.join(', ')}, got ${version}`,
+      `expected protocol version ${PROTOCOL_VERSION}, got ${version}`,
     )
   return identity
 }
@@ -101,16 +101,14 @@ const identitySchema = z.object({
   public_key: z.string(),
   notary: z.string(),
   attestation: z.string(),
-  encryption_keys: z
-    .array(
-      z.object({
-        public_key: z.string().regex(/^[0-9a-f]{64}$/),
-        not_before: index,
-        not_after: index,
-        signature,
-      }),
-    )
-    .optional(),
+  encryption_keys: z.array(
+    z.object({
+      public_key: z.string().regex(/^[0-9a-f]{64}$/),
+      not_before: index,
+      not_after: index,
+      signature,
+    }),
+  ),
   log: z.object({ size: index, acknowledged: index }),
 })
 
@@ -211,7 +209,7 @@ const pullReplySchema = z.object({
 
 /**
  * `chunks`: whole events, as the caller gets them. `last`: the data of the last event, as canonical
- * JSON text, to which the proof is added. Enclaves of protocol version 1 do not send `last`.
+ * JSON text, to which the proof is added.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }

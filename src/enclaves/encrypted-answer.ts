@@ -39,26 +39,23 @@ export function proofPatienceMs(anchorIntervalMs: number): number {
 }
 
 /**
- * Sends the missing part of the proof to an older enclave at once. A newer enclave gets this part
- * only if the answer does not end within `patienceMs` after the commit.
+ * Sends the missing part of the proof to the enclave, unless the answer ends within `patienceMs`
+ * after the commit.
  */
-export async function bringProof(
-  { call, index }: EncryptedSealed,
-  {
-    proof,
-    give,
-    patienceMs,
-    answered,
-  }: {
-    readonly proof: Promise<AnchorProof>
-    readonly give: (proof: AnchorProof) => Promise<unknown>
-    readonly patienceMs: number
-    /** Aborted when the answer has ended. */
-    readonly answered: AbortSignal
-  },
-): Promise<void> {
+export async function bringProof({
+  proof,
+  give,
+  patienceMs,
+  answered,
+}: {
+  readonly proof: Promise<AnchorProof>
+  readonly give: (proof: AnchorProof) => Promise<unknown>
+  readonly patienceMs: number
+  /** Aborted when the answer has ended. */
+  readonly answered: AbortSignal
+}): Promise<void> {
   const known = await proof
-  if (call === String(index)) await pause(patienceMs, answered)
+  await pause(patienceMs, answered)
   if (!answered.aborted) await give(known)
 }
 

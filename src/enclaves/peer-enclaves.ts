@@ -300,7 +300,7 @@ async function serveEncrypted(
         await channel.send(writeRecord(event))
         // An empty `call` means that the answer needs no proof.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
-        bringProof(event.sealed, {
+        bringProof({
           proof: proofFor(event.sealed, signal),
           give: (proof) => endpoint.giveProof(proof, signal),
           patienceMs,

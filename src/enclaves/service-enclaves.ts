@@ -3,9 +3,6 @@ import { NOTARIES_MAX } from '#attestation/notary-list.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 
-/** The first protocol version whose enclaves hold to `answer_tokens_max`. */
-const ANSWER_TOKENS_VERSION = 4
-
 /** The enclaves of this gateway and, with a bus, of the other gateways. */
 export type ServiceEnclaves = {
   /** At most NOTARIES_MAX, each once. The notaries of this gateway come first. */
@@ -15,8 +12,6 @@ export type ServiceEnclaves = {
    * `wellKnownKeys` returns. Returns null if the enclave is gone or accepts no encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
-  /** True if the enclave that `findEncrypted` returns holds to `answer_tokens_max`. */
-  holdsAnswers(notary: string | null): boolean
   /**
    * One enclave's keys, for clients that name no enclave. All gateways return the same keys while
    * that enclave is in use. Empty if no enclave accepts encrypted calls.
@@ -46,11 +41,6 @@ export function joinEnclaves(
   return {
     notaries,
     wellKnownKeys: () => wellKnown()?.encryption_keys ?? [],
-    holdsAnswers(asked) {
-      const notary = asked ?? wellKnown()?.notary
-      const served = notaries().find((one) => one.notary === notary)
-      return (served?.boot_configuration.protocol_version ?? 0) >= ANSWER_TOKENS_VERSION
-    },
     findEncrypted(asked) {
       const notary = asked ?? wellKnown()?.notary
       if (notary === undefined) return null

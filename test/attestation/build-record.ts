@@ -4,7 +4,7 @@ import { TypedDataEncoder, Wallet } from 'ethers'
 import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import type { LogProof } from '#attestation/log-proof-form.ts'
-import type { Receipt, ReceiptCredential, ReceiptV3 } from '#attestation/receipt.ts'
+import type { Receipt, ReceiptCredential } from '#attestation/receipt.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { createReference } from './merkle/reference.ts'
 
@@ -72,9 +72,7 @@ export type BuiltRecord = {
 export type RecordParts = {
   readonly request?: JsonObject
   readonly response?: JsonObject
-  readonly receipt?: Partial<ReceiptV3>
-  /** Of the receipt; default 3. */
-  readonly version?: 1 | 2 | 3
+  readonly receipt?: Partial<Receipt>
   /** Of a stream: what the receipt says of its chunks. */
   readonly streamHash?: string | null
   /** Leaves of other completions before and after this one. */
@@ -87,12 +85,14 @@ export type RecordParts = {
  * reference tree, so that nothing it is checked with took part in making it.
  */
 export function buildRecord(parts: RecordParts = {}): BuiltRecord {
-  const { request = REQUEST, response = RESPONSE, before = 5, after = 3, version = 3 } = parts
+  const { request = REQUEST, response = RESPONSE, before = 5, after = 3 } = parts
   const requestHash = sha256(String(canonicalize(request)))
   const responseHash = sha256(String(canonicalize(response)))
   const hash = createHash('sha256').update(requestHash).update(responseHash).digest()
   const call = callOf(request)
-  const stated = {
+  const { [DEMANDS_HEADER]: _, ...headers } = call.headers
+  const receipt: Receipt = {
+    version: 1,
     index: before,
     hash: hash.toString('hex'),
     request_hash: requestHash.toString('hex'),
@@ -116,17 +116,14 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     outcome: 'complete',
     started_at: 1760000000123,
     finished_at: 1760000001999,
-  } as const
-  const more = { stream_hash: parts.streamHash ?? null, attempt: 1, encrypted: false }
-  const { [DEMANDS_HEADER]: _, ...headers } = call.headers
-  const newest = { credential: credentialOf(request), dialect: call.dialect, headers } as const
-  const receipt = {
-    ...stated,
-    ...(version === 1 ? {} : more),
-    ...(version === 3 ? newest : {}),
+    stream_hash: parts.streamHash ?? null,
+    attempt: 1,
+    encrypted: false,
+    credential: credentialOf(request),
+    dialect: call.dialect,
+    headers,
     ...parts.receipt,
-    version,
-  } as Receipt
+  }
   const proof = {
     hash: hash.toString('hex'),
     public_key: NOTARY.signingKey.publicKey,

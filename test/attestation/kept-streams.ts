@@ -34,13 +34,7 @@ type KeptStream = { readonly request: JsonObject; readonly chunks: readonly Json
  * A kept stream with its proof: of an enclave now (version 3), of an older one, or (version 1) with
  * the proof in a chunk of its own.
  */
-export function makeStream({
-  version,
-  usageAsked,
-}: {
-  version: 1 | 2 | 3
-  usageAsked: boolean
-}): KeptStream {
+export function makeStream({ usageAsked }: { usageAsked: boolean }): KeptStream {
   const request: JsonObject = {
     model: 'demo/echo',
     messages: [{ role: 'user', content: 'Pay?' }],
@@ -50,13 +44,10 @@ export function makeStream({
   const given = usageAsked ? [...CHUNKS, USAGE] : CHUNKS
   const response = assembleCompletion([...CHUNKS, USAGE])
   const streamHash = hashChunks(given)
-  const { created } = buildRecord({ request, response, version, streamHash })
+  const { created } = buildRecord({ request, response, streamHash })
   const proof = Object.fromEntries(
     Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)),
   )
-  const { log: _, ...proofWithoutLog } = proof
-  if (version === 1)
-    return { request, chunks: [...given, { ...head, choices: [], ...proofWithoutLog }] }
   return { request, chunks: given.with(-1, { ...given.at(-1), ...proof }) }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { decodeBase64 } from '#attestation/bytes.ts'
 import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 
-const BUNDLE = join(import.meta.dirname, '../vectors/evidence/second/bundle.json')
+const BUNDLE = join(import.meta.dirname, '../vectors/evidence/bundle.json')
 
 /**
  * Arguments of an `affidavit verify` that finds a bundle verified. Writes its root to the folder.

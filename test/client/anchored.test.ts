@@ -28,13 +28,10 @@ describe('waiting for an anchor', () => {
   })
 })
 
-const BUNDLE = readFileSync(
-  new URL('../vectors/evidence/first/bundle.json', import.meta.url),
-  'utf8',
-)
+const BUNDLE = readFileSync(new URL('../vectors/evidence/bundle.json', import.meta.url), 'utf8')
 const { record, block } = JSON.parse(BUNDLE)
 const EXPECTED = JSON.parse(
-  readFileSync(new URL('../vectors/evidence/first/expected.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../vectors/evidence/expected.json', import.meta.url), 'utf8'),
 )
 const PROOF = {
   hash: record.hash,

@@ -6,7 +6,7 @@ import { checkedStream } from '#client/checked-stream.ts'
 import { AffidavitError } from '#client/errors.ts'
 import { chunkOf, makeStream } from '../attestation/kept-streams.ts'
 
-const { chunks } = makeStream({ version: 2, usageAsked: false })
+const { chunks } = makeStream({ usageAsked: false })
 const eventOf = (chunk: unknown) =>
   `data: ${typeof chunk === 'string' ? chunk : JSON.stringify(chunk)}\n\n`
 const [first = {}] = chunks

@@ -4,7 +4,7 @@ import { encodeHex } from '#attestation/bytes.ts'
 import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
 import { ENCAPSULATED_KEY_HEADER } from '#attestation/ehbp.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
-import type { ReceiptV3 } from '#attestation/receipt.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 import { hashChunks } from '#attestation/record-hash.ts'
 import { readExpectations } from '#attestation/report/expectations.ts'
 import { createCheckedFetch } from '#client/checked-fetch.ts'
@@ -52,7 +52,7 @@ export type Attack = {
   /** Members of the request that the enclave is asked with, and what it then states. */
   readonly request?: (request: JsonObject) => JsonObject
   readonly response?: (response: JsonObject) => JsonObject
-  readonly receipt?: Partial<ReceiptV3>
+  readonly receipt?: Partial<Receipt>
   /** The answer, or its chunks, as they are given. */
   readonly answer?: (answer: JsonObject) => Json
   readonly chunks?: (chunks: readonly JsonObject[]) => readonly Json[]

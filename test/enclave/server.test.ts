@@ -57,7 +57,7 @@ describe('identity', () => {
       public_key: started.enclave.publicKey,
       notary: started.enclave.notary,
       boot_configuration: {
-        protocol_version: 4,
+        protocol_version: 1,
         providers,
         chain_id: 31337,
         contract: DOMAIN.contract,

@@ -8,7 +8,7 @@ import { addressOf } from '#attestation/account.ts'
 import { decodeHex, encodeHex } from '#attestation/bytes.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { hashReceipt } from '#attestation/log-proof.ts'
-import { parseReceipt, type Receipt, type ReceiptV3 } from '#attestation/receipt.ts'
+import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
 import {
   type AnswerCall,
   encodeAnswer,
@@ -34,7 +34,7 @@ let abi: Interface
 /** The address of the deployed example. */
 let address = ''
 /** A completion that an enclave signed, with its path to the newest anchored head. */
-let real: { readonly notary: string; readonly receipt: ReceiptV3; readonly path: readonly string[] }
+let real: { readonly notary: string; readonly receipt: Receipt; readonly path: readonly string[] }
 
 beforeAll(async () => {
   service = await useAffidavit()
@@ -133,7 +133,7 @@ async function complete() {
   await answerTo({ ...request, affidavit: null })
   const answer = await answerTo(request)
   const last = await answerTo({ ...request, affidavit: null })
-  const receipt = parseReceipt(answer.receipt) as ReceiptV3
+  const receipt = parseReceipt(answer.receipt) as Receipt
   expect(`0x${receipt.request_hash}`).toBe(hashQuestion(request))
   const notary = addressOf(decodeHex(answer.public_key))
   const path = await pathOf(notary, receipt.index, Number(last.receipt.index))
@@ -156,7 +156,7 @@ async function pathOf(notary: string, index: number, last = index): Promise<read
 }
 
 /** The receipt as leaf 0, with changes. */
-const leaf = (change: Partial<ReceiptV3> = {}): Receipt => ({
+const leaf = (change: Partial<Receipt> = {}): Receipt => ({
   ...real.receipt,
   index: 0,
   forwarded_hash: '0'.repeat(64),
@@ -177,7 +177,7 @@ async function ownNotary(receipt: Receipt, { isAnchored = true } = {}) {
   return { notary, anchor, answer: encodeAnswer({ notary, receipt, path: [] }) }
 }
 
-const answerOf = (more: { notary?: string; receipt?: ReceiptV3; path?: readonly string[] } = {}) =>
+const answerOf = (more: { notary?: string; receipt?: Receipt; path?: readonly string[] } = {}) =>
   encodeAnswer({ ...real, ...more } as Parameters<typeof encodeAnswer>[0])
 
 /** The evidence with changed members. */

@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import * as attestation from '#attestation/index.ts'
 import * as client from '#client/index.ts'
-import { FIRST_EXPECTED } from '../attestation/evidence/vectors.ts'
+import { REAL_EXPECTED } from '../attestation/evidence/vectors.ts'
 import { useAffidavit } from '../support/use-affidavit.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -68,19 +68,19 @@ describe('examples in doc comments', () => {
   beforeAll(async () => {
     const service = await useAffidavit()
     const { roots, ...expected } = JSON.parse(await readFile(service.expectFile, 'utf8'))
-    const bundleFile = vector('evidence/first/bundle.json')
+    const bundleFile = vector('evidence/bundle.json')
     const { record } = JSON.parse(Buffer.from(bundleFile).toString())
     const values = readJson('releases/values.json')
     const stream = readJson('streams/kept.json').kept[0]
     const shared = {
       OpenAI,
       encodeUtf8,
-      ...FIRST_EXPECTED.policy,
+      ...REAL_EXPECTED.policy,
       bundleFile,
       releasesFile: vector('releases/releases.json'),
       publicKey: values.public_keys[0],
-      recordFile: vector('records/first/stored.json'),
-      notary: readJson('records/first/values.json').notary,
+      recordFile: vector('records/stored.json'),
+      notary: readJson('records/values.json').notary,
       document: attestation.decodeBase64(record.attestation),
       openAsBlob: () => openAsBlob(join(root, 'test/vectors/eif/synthetic-unsigned.eif')),
     }

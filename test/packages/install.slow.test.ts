@@ -29,7 +29,7 @@ import { NODE_ID, NODE_KEY, startScriptedNodeGateway } from '../support/scripted
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const VECTORS = join(ROOT, 'test/vectors/evidence/second')
+const VECTORS = join(ROOT, 'test/vectors/evidence')
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 
 /** What installing must not exceed: the npm packages, ours included, and the bytes of their files. */

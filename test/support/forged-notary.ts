@@ -6,7 +6,7 @@ import { assembleCompletion } from '#attestation/dialects/chat/assemble-completi
 import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { hashReceipt } from '#attestation/log-proof.ts'
-import type { ReceiptV3 } from '#attestation/receipt.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 import { hashChunks, hashCompletion } from '#attestation/record-hash.ts'
 import { treeHeadDigest } from '#attestation/tree-head.ts'
 import { createNsmClient, type Nsm } from '#enclave/nsm/nsm.ts'
@@ -44,7 +44,7 @@ export type ForgedNotary = {
 type Exchange = {
   readonly request: JsonObject
   readonly response: JsonObject
-  readonly receipt?: Partial<ReceiptV3>
+  readonly receipt?: Partial<Receipt>
 }
 
 export type ForgedNotaryOptions = {
@@ -69,8 +69,8 @@ export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedN
 
   async function prove({ request, response, receipt = {} }: Exchange, streamHash: string | null) {
     const hashes = hashCompletion({ request, response })
-    const full: ReceiptV3 = {
-      version: 3,
+    const full: Receipt = {
+      version: 1,
       index: 0,
       hash: hashes.hash,
       request_hash: hashes.requestHash,

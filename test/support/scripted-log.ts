@@ -166,6 +166,7 @@ export class ScriptedNotary {
       public_key: `0x${encodeHex(account.publicKey)}`,
       notary: account.notary,
       attestation: document.base64,
+      encryption_keys: [],
       log: { size: log.size, acknowledged: log.acknowledged },
     }
   }

@@ -16,12 +16,7 @@ import { type ApiError, CallerLeftError, UPSTREAM_ERRORS } from '../../api/error
 import type { EventWriter } from '../../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../../api/route.ts'
 import { usedTokensOf } from '../../chat/chat-tokens.ts'
-import {
-  createReplyText,
-  proofChunkText,
-  responseOf,
-  streamEndText,
-} from '../records/record-text.ts'
+import { createReplyText, responseOf, streamEndText } from '../records/record-text.ts'
 import type { AnsweredRecord, StoredRecord } from '../records/records-store.ts'
 import { credentialHeaders, givenHeaders } from './completion-call.ts'
 import {
@@ -252,7 +247,7 @@ async function writeEvents(
     } else if (event.kind === 'fault') fault = event.error
     else {
       const { record, last } = event
-      writer.end(streamEndText(last ?? proofChunkText(record, counted.asked), record))
+      writer.end(streamEndText(last, record))
       return record
     }
   }

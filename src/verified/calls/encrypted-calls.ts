@@ -102,7 +102,7 @@ const encryptedHeaders = z.object({
 const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
 
 export type EncryptedCalls = {
-  readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'holdsAnswers' | 'wellKnownKeys'>
+  readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
   /** Limit for a body without its frames. */
   readonly bodyBytesMax: number
   /** Throws ApiError `not_ready` while completions cannot be committed. */
@@ -154,13 +154,12 @@ export async function serveEncryptedCall(
   const body = passBody(context.req, context.res, { bytesMax, rate })
   // The gateway cannot read the size of an encrypted call, so the limiter first counts one token.
   const stated = headers[ANSWER_TOKENS_HEADER] ?? null
-  const isHeld = service.enclaves.holdsAnswers(headers[NOTARY_HEADER] ?? null)
   const permit = await admitCall(context, service.limiter, {
     kind: 'verified',
     model: '',
     estimate: 1,
     promptTokens: promptTokensOf(Number(context.req.headers['content-length'] ?? Infinity)),
-    answers: { count: 1, tokensMax: isHeld ? stated : null },
+    answers: { count: 1, tokensMax: stated },
   })
   const tally: Tally = { isOpened: false, model: null, usage: null, frames: 0 }
   const call = { context, abort, headers, encapsulatedKey, dialect, body, tally }
@@ -323,7 +322,7 @@ async function recordSealed(
   signal.addEventListener('abort', end)
   if (signal.aborted) end()
   try {
-    await bringProof(sealed, {
+    await bringProof({
       proof: service.recordOf(sealed, waiting).then((record) => proofOf(sealed.call, record)),
       give: (proof) => giveProof(proof, signal),
       patienceMs: service.patienceMs,

@@ -49,12 +49,12 @@ export type VerifiedCall = {
 
 /**
  * Chunks come first, then the record or a fault. `last` is the last chunk in canonical JSON, to
- * which the gateway adds the proof. `last` is null when the enclave has already sent all chunks.
+ * which the gateway adds the proof.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
   | { readonly kind: 'fault'; readonly error: ApiError }
-  | { readonly kind: 'record'; readonly record: AnsweredRecord; readonly last: string | null }
+  | { readonly kind: 'record'; readonly record: AnsweredRecord; readonly last: string }
 
 /**
  * The enclave seals completions, and the committer stores them. `complete` and `stream` throw
@@ -213,6 +213,8 @@ async function* relay(
   }
   if (isFaulty) return
   if (notice?.outcome === 'complete') {
+    if (last === null)
+      throw callerErrorOf(options, call, new EnclaveError('protocol', 'expected a last event'))
     const record = await commitOf(options, call, notice)
     recordServed(options, call)
     yield { kind: 'record', record, last }

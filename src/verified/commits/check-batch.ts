@@ -122,7 +122,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
     )
   const receipt = readReceipt(sealed.receipt, index)
   // The batch has no texts of an encrypted call. Only the receipt has their hashes.
-  const isEncrypted = receipt.version !== 1 && receipt.encrypted
+  const isEncrypted = receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
   const hashes = receipt.request_hash + receipt.response_hash

@@ -89,8 +89,8 @@ export function createEvidence(
    * Finds evidence that contains the receipt's TLS key and was fetched before the answer finished.
    */
   async function findProviderEvidence({ receipt }: StoredRecord): Promise<Uint8Array | null> {
-    const { version, provider, finished_at: atMs }: Receipt = JSON.parse(receipt)
-    if (version !== 3 || provider.tls === null) return null
+    const { provider, finished_at: atMs }: Receipt = JSON.parse(receipt)
+    if (provider.tls === null) return null
     const { origin, tls } = provider
     return await providers.findFor({ origin, spkiSha256: tls.spki_sha256, atMs })
   }

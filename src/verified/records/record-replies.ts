@@ -4,7 +4,8 @@ import { SOURCE_URL_LENGTH_MAX } from '#attestation/evidence/bundle-source.ts'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../../api/schemas.ts'
 import { recordedCompletion } from '../../chat/completion-replies.ts'
 
-const receiptMembers = {
+const receipt = z.strictObject({
+  version: z.literal(1),
   index: z.int().min(0),
   hash: digest,
   request_hash: digest,
@@ -27,9 +28,6 @@ const receiptMembers = {
   outcome: z.enum(['complete', 'client_disconnected', 'upstream_error']),
   started_at: z.int().min(0).describe("Unix milliseconds of the enclave's clock"),
   finished_at: z.int().min(0),
-}
-
-const streamMembers = {
   stream_hash: digest
     .nullable()
     .describe('Hash over the chunks that were sent; null when not streamed'),
@@ -38,24 +36,14 @@ const streamMembers = {
     .min(1)
     .describe('How many times the log was asked for a completion of this request'),
   encrypted: z.boolean(),
-}
-
-const receipt = z.union([
-  z.strictObject({
-    version: z.literal(3),
-    ...receiptMembers,
-    ...streamMembers,
-    credential: z
-      .strictObject({ from: z.enum(['caller', 'operator', 'none']), demanded: z.boolean() })
-      .describe('Whose credential the provider was shown, and whether the request demanded it'),
-    dialect: z.enum(DIALECT_NAMES),
-    headers: z
-      .record(z.string(), z.string())
-      .describe('Headers of the call that are hashed: chat calls have no such headers'),
-  }),
-  z.strictObject({ version: z.literal(2), ...receiptMembers, ...streamMembers }),
-  z.strictObject({ version: z.literal(1), ...receiptMembers }),
-])
+  credential: z
+    .strictObject({ from: z.enum(['caller', 'operator', 'none']), demanded: z.boolean() })
+    .describe('Whose credential the provider was shown, and whether the request demanded it'),
+  dialect: z.enum(DIALECT_NAMES),
+  headers: z
+    .record(z.string(), z.string())
+    .describe('Headers of the call that are hashed: chat calls have no such headers'),
+})
 
 const log = z
   .strictObject({

@@ -81,27 +81,6 @@ function withheldMember(withheld: Withheld): string {
   return `,"withheld":${JSON.stringify({ code, message: CONTENT_FAULTS[code] })}`
 }
 
-/**
- * Returns an extra chunk with the proof and empty choices, because enclaves with protocol version 1
- * send the last chunk before the proof. `usage` is null, as in other chunks. If the caller asked
- * for usage, `usage` is absent, because the SDK would replace the real usage with null.
- */
-export function proofChunkText(
-  record: AnsweredRecord,
-  { includesUsage }: { readonly includesUsage: boolean },
-): string {
-  const { id, created, model } = JSON.parse(responseOf(record)) as Readonly<Record<string, unknown>>
-  const head = {
-    id,
-    object: 'chat.completion.chunk',
-    created,
-    model,
-    choices: [],
-    ...(includesUsage ? {} : { usage: null }),
-  }
-  return JSON.stringify(head)
-}
-
 function proofMembers(record: AnsweredRecord): string {
   return `${proofText(record)},${logMember(record)}`
 }

@@ -357,14 +357,10 @@ function fits({
     ...(outcome === null ? [] : [sql`outcome = ${outcome}`]),
     ...(since === null ? [] : [sql`created_at >= ${since}::bigint`]),
     ...(until === null ? [] : [sql`created_at < ${until}::bigint`]),
-    // Receipts of version 1 lack this member. Their calls were not encrypted.
     ...(isEncrypted === null
       ? []
-      : [sql`coalesce((receipt::json ->> 'encrypted')::boolean, false) = ${isEncrypted}::boolean`]),
-    // Receipts of versions 1 and 2 are of chats.
-    ...(dialect === null
-      ? []
-      : [sql`coalesce(receipt::json ->> 'dialect', 'chat') = ${dialect}::text`]),
+      : [sql`(receipt::json ->> 'encrypted')::boolean = ${isEncrypted}::boolean`]),
+    ...(dialect === null ? [] : [sql`receipt::json ->> 'dialect' = ${dialect}::text`]),
     ...(model === null
       ? []
       : [sql`${model} in (${named} ->> 'requested', ${named} ->> 'returned')`]),

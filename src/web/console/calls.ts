@@ -59,7 +59,7 @@ export function shortHash({ hash }: Pick<Call, 'hash'>): string {
 
 /** True if only the caller and the enclave could read the call. */
 export function isEncrypted({ receipt }: Call): boolean {
-  return receipt.version !== 1 && receipt.encrypted
+  return receipt.encrypted
 }
 
 /** The last text of the user. Null when the service does not return it. */

@@ -8,7 +8,7 @@ import { buildRecord } from '../build-record.ts'
 import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from '../mutate-json.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from './build-evidence.ts'
 import { BUNDLE_SCHEMA, isValid } from './check-schema.ts'
-import { FIRST_BUNDLE } from './vectors.ts'
+import { REAL_BUNDLE } from './vectors.ts'
 
 const { bundle } = buildEvidence()
 const pending = buildEvidence({ isMined: false }).bundle
@@ -29,7 +29,7 @@ const VALID: readonly (readonly [string, Json])[] = [
   ['one without the request', redactBundle(bundle, { request: true })],
   ['one without the response', redactBundle(bundle, { response: true })],
   ['one without both', redactBundle(bundle, { request: true, response: true })],
-  ['the published vector', FIRST_BUNDLE],
+  ['the published vector', REAL_BUNDLE],
   ['one whose head was anchored again', withReanchored([hashOf(1), hashOf(2)])],
   [
     'one with as many as there may be',
@@ -167,8 +167,6 @@ it('the schema refuses a line end after any fixed text, even where $ matches bef
   }
 })
 
-const second = JSON.parse(JSON.stringify(buildEvidence({ record: { version: 2 } }).bundle))
-
 it.each<[string, JsonObject]>([
   ['beside a block', withoutBlock({}, { block: bundle.block as unknown as Json })],
   ['another reason', withoutBlock({ reason: 'lost' })],
@@ -176,7 +174,6 @@ it.each<[string, JsonObject]>([
   ['a hash in upper case', withoutBlock({ transaction: `0x${'AB'.repeat(32)}` })],
   ['one more member', withoutBlock({ number: 7 })],
   ['null', withoutBlock({}, { no_block: null })],
-  ['in version 2', { ...withoutBlock({}), ...second, block: null }],
 ])('the parser and the schema refuse a wrong no_block: %s', (_, json) => {
   expectRefused(json)
 })
@@ -187,14 +184,6 @@ it('the transaction of no_block is one that the record names', () => {
   const again = withReanchored([hashOf(6), hashOf(7)])
   const named = { ...other, record: { ...(again.record as JsonObject) } }
   expect(parseEvidenceBundle(named).no_block?.transaction).toBe(hashOf(7))
-})
-
-it('createBundle leaves no_block out of bundles before version 3', () => {
-  const { record, boot_configuration: bootConfiguration, transaction } = second
-  const block = { reason: 'not_mined', transaction: record.tx_hash } as const
-  const made = createBundle({ record, bootConfiguration, transaction, block })
-  expect(made).toMatchObject({ version: 2, block: null })
-  expect(made).not.toHaveProperty('no_block')
 })
 
 const { stored } = buildRecord()

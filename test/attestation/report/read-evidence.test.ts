@@ -86,7 +86,7 @@ it('readEvidence takes a call that the client saved, with its request, whole or 
 it('readEvidence takes a completed proof as its bundle, with the call that it is of', () => {
   const saved = {
     format: 'affidavit-proof',
-    version: 2,
+    version: 1,
     request: asked,
     answer,
     bundle: { a: 1 },
@@ -165,12 +165,6 @@ it.each<[string, unknown, unknown, RegExp]>([
     `${stream([chunk('a')])}event: error\ndata: {}\n\n`,
     asked,
     /ends with an error/,
-  ],
-  [
-    'a stream of version 1 without usage',
-    stream([chunk('a'), { ...proof, receipt: { version: 1 } }, '[DONE]']),
-    { model: 'm' },
-    /did not ask for usage/,
   ],
   ['a chunk that is no object', stream([7, proof, '[DONE]']), asked, /JSON object/],
 ])('readEvidence refuses a wrong input: %s', (_, input, request, message) => {

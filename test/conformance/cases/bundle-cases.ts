@@ -67,13 +67,10 @@ const withSource = (source: JsonObject): JsonObject =>
 const later = built({ record: { after: 9 } })
 const other = built({ record: { response: { ...RESPONSE, id: 'other' } } })
 
-const published = (name: string): readonly [Content, DraftDemands, JsonObject] => {
-  const text = readFileSync(join(VECTORS, `evidence/${name}/bundle.json`), 'utf8')
-  const folder = name === 'old-anchor' ? 'first' : name
-  const expected = JSON.parse(
-    readFileSync(join(VECTORS, `evidence/${folder}/expected.json`), 'utf8'),
-  )
-  const own: EvidenceBundle = JSON.parse(text)
+const real = (): readonly [Content, DraftDemands, NonNullable<DraftDemands['chain']>] => {
+  const folder = join(VECTORS, 'evidence')
+  const own: EvidenceBundle = JSON.parse(readFileSync(join(folder, 'bundle.json'), 'utf8'))
+  const expected = JSON.parse(readFileSync(join(folder, 'expected.json'), 'utf8'))
   const { cabundle } = decodeAttestationPayload(decodeBase64(own.record.attestation))
   const root = cabundle[0] ?? new Uint8Array()
   const demands = {
@@ -81,45 +78,33 @@ const published = (name: string): readonly [Content, DraftDemands, JsonObject] =
     pcrs: expected.measurements,
     configurations: expected.configurations,
   }
-  return [{ path: `evidence/${name}/bundle.json` }, demands, expected.chain]
+  const { chainId, newestBlock, blockHash } = expected.chain
+  const chain = {
+    chain_id: Number(chainId),
+    newest_block: Number(newestBlock),
+    blocks: { [own.block?.number ?? 0]: String(blockHash) },
+  }
+  return [{ path: 'evidence/bundle.json' }, demands, chain]
 }
 
-const [first, firstDemands] = published('first')
-const [second, secondDemands, secondChain] = published('second')
-const [oldAnchor, oldAnchorDemands] = published('old-anchor')
-const chainOf = (chain: JsonObject, number: number) => ({
-  chain_id: Number(chain.chainId),
-  newest_block: Number(chain.newestBlock),
-  blocks: { [number]: String(chain.blockHash) },
-})
+const [recorded, recordedDemands, recordedChain] = real()
 
 const cut = (outcome: 'client_disconnected' | 'upstream_error') =>
   built({ record: { receipt: { outcome } } })
 
 const holds: readonly Draft[] = [
   ...cases(verified(OFFLINE), {
-    'version-1': ['A bundle of version 1, anchored by a real (local) chain.', first, firstDemands],
-    'version-2': [
-      'A bundle of version 2, anchored by a real (local) chain.',
-      second,
-      secondDemands,
-    ],
+    recorded: ['A bundle of a service with a local chain.', recorded, recordedDemands],
     reanchored: [
       'The head was anchored again: the mined transaction is the second of reanchored.',
-      { path: 'evidence/second/reanchored.json' },
-      secondDemands,
+      withRecord({
+        tx_hash: OTHER_HASH,
+        reanchored: [`0x${'cd'.repeat(32)}`, record.tx_hash],
+      }),
     ],
     whole: [
-      'A bundle of version 3 in a block of six transactions: what the cases that fail are changed from.',
+      'A bundle in a block of six transactions: what the cases that fail are changed from.',
       bundle,
-    ],
-    'receipt-of-version-2': [
-      'A receipt of version 2, in a bundle of version 2.',
-      built({ record: { version: 2 } }),
-    ],
-    'receipt-of-version-1': [
-      'A receipt of version 1, in a bundle of version 1.',
-      built({ record: { version: 1 } }),
     ],
     'alone-in-its-block': [
       'Both tries have one leaf, whose key is the RLP of 0.',
@@ -169,10 +154,10 @@ const holds: readonly Draft[] = [
     ],
   }),
   ...cases(verified(), {
-    'version-2-with-its-chain': [
+    'recorded-with-its-chain': [
       'The same, and a chain that has its block.',
-      second,
-      { ...secondDemands, chain: chainOf(secondChain, secondBlockNumber()) },
+      recorded,
+      { ...recordedDemands, chain: recordedChain },
     ],
     'three-confirmations': [
       'The block is three deep, itself included, and three are demanded.',
@@ -606,8 +591,7 @@ const anchors: readonly Draft[] = [
     ],
     'anchor-time/an-hour-older': [
       'A made-up block, an hour older than the completion.',
-      oldAnchor,
-      oldAnchorDemands,
+      moveBlock(bundle, Math.floor(FINISHED_AT / 1000) - 3600),
     ],
   }),
   ...cases(invalid(['transaction in block'], OFFLINE), {
@@ -786,13 +770,6 @@ const forms: readonly Draft[] = cases(invalid(['format'], ...NOTHING_CHECKED), {
     'no_block names a transaction that the record does not.',
     withoutBlock({ transaction: OTHER_HASH }),
   ],
-  'format/no-block-in-version-2': [
-    'Bundles of version 2 have no no_block.',
-    {
-      ...built({ isMined: false, record: { version: 2 } }),
-      no_block: withoutBlock({}).no_block,
-    },
-  ],
   'format/source-of-no-member': ['The source has no member.', withSource({})],
   'format/source-with-one-more-member': [
     'The source has a member that the format does not name.',
@@ -809,10 +786,6 @@ const forms: readonly Draft[] = cases(invalid(['format'], ...NOTHING_CHECKED), {
   'format/source-with-a-terminal-escape': [
     'The operator of the source has a control character.',
     withSource({ operator: 'Example\u001b[2J' }),
-  ],
-  'format/source-in-version-2': [
-    'Bundles of version 2 have no source.',
-    { ...built({ record: { version: 2 } }), source: SOURCE },
   ],
   'format/configuration-with-a-format': [
     'The boot configuration has a member format, and the document does not state that configuration.',
@@ -846,11 +819,11 @@ const compact = JSON.stringify(bundle)
 const unreadable: readonly Draft[] = cases(UNREADABLE, {
   'unreadable/member-twice': [
     'A member twice, with the same value.',
-    textOf(compact.replace('"version":3,', '"version":3,"version":3,')),
+    textOf(compact.replace('"version":1,', '"version":1,"version":1,')),
   ],
   'unreadable/member-twice-escaped': [
     'A member twice, once escaped.',
-    textOf(compact.replace('"version":3,', '"version":3,"\\u0076ersion":3,')),
+    textOf(compact.replace('"version":1,', '"version":1,"\\u0076ersion":3,')),
   ],
   'unreadable/byte-order-mark': [
     'A byte order mark before the bundle.',
@@ -1028,11 +1001,6 @@ function signedFor(chainId: number): string {
 
 function answerOf({ request: _, response, created_at: __, ...proof }: JsonObject): JsonObject {
   return { ...(response as JsonObject), ...proof }
-}
-
-function secondBlockNumber(): number {
-  const text = readFileSync(join(VECTORS, 'evidence/second/bundle.json'), 'utf8')
-  return JSON.parse(text).block.number
 }
 
 /** A request whose completion's signature has this v. */

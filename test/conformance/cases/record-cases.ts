@@ -57,8 +57,6 @@ const UNKNOWN = { ...REQUEST, affidavit: { nonce: NONCE, credential: 'operator',
 const stored: readonly Draft[] = [
   ...cases(consistent(...OF_RECORD), {
     whole: ['A stored record: what the cases that fail are changed from.', record],
-    'version-1': ['A receipt of version 1.', storedOf({ record: { version: 1 } })],
-    'version-2': ['A receipt of version 2.', storedOf({ record: { version: 2 } })],
     'credential/operators-as-demanded': [
       "The request demands that the provider is shown no caller's credential.",
       storedOf({ record: { request: OPERATORS } }),
@@ -115,19 +113,9 @@ const stored: readonly Draft[] = [
     ],
   }),
   ...cases(consistent(...OF_RECORD, 'attestation'), {
-    'nothing-expected-of-version-3': [
-      "A published record of version 3, whose request demands the caller's credential; nothing is expected of its document.",
-      { path: 'records/third/stored.json' },
-      {},
-    ],
     'nothing-expected': [
-      'A published record of version 2; nothing is expected of its document.',
-      { path: 'records/second/stored.json' },
-      {},
-    ],
-    'nothing-expected-of-version-1': [
-      'A published record of version 1; nothing is expected of its document.',
-      { path: 'records/first/stored.json' },
+      'A published record; nothing is expected of its document.',
+      { path: 'records/stored.json' },
       {},
     ],
   }),
@@ -331,13 +319,13 @@ const answers: readonly Draft[] = [
   ...answersOf(invalid(['attestation'], ...OF_ANSWER), {
     published: [
       'The published answer, whose document is of another time.',
-      { path: 'records/second/created.json' },
-      sent(parseStrictJson(readFileSync(join(VECTORS, 'records/second/request.json')))),
+      { path: 'records/created.json' },
+      sent(parseStrictJson(readFileSync(join(VECTORS, 'records/request.json')))),
     ],
   }),
   ...answersOf(consistent(...OF_ANSWER, 'receipt', 'receipt in log', 'tree head'), {
     'without-log': [
-      'An answer without log, as of a gateway before version 2: nothing binds what its receipt says beyond hashes and models.',
+      'An answer without log: nothing binds what its receipt says beyond hashes and models.',
       withoutLog(whole),
     ],
   }),

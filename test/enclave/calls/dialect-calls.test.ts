@@ -7,7 +7,7 @@ import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
 import { DIALECTS } from '#attestation/dialects/dialects.ts'
 import { parseStrictJson } from '#attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
-import { parseReceipt, type ReceiptV3 } from '#attestation/receipt.ts'
+import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
 import { type RecordCheckName, verifyRecord } from '#attestation/verify-record.ts'
 import type { SealedCompletion } from '#enclave/protocol/enclave-api.ts'
 import { createDemoServer } from '#src/local/demo/server.ts'
@@ -75,8 +75,8 @@ function judge(sealed: SealedCompletion, changed: JsonObject = {}) {
   return (name: RecordCheckName) => checks.find((check) => check.name === name)
 }
 
-function receiptOf({ receipt }: SealedCompletion): ReceiptV3 {
-  return parseReceipt(parseStrictJson(Buffer.from(receipt))) as ReceiptV3
+function receiptOf({ receipt }: SealedCompletion): Receipt {
+  return parseReceipt(parseStrictJson(Buffer.from(receipt))) as Receipt
 }
 
 for (const name of ['responses', 'messages'] as const)

@@ -293,7 +293,7 @@ describe('the last chunk of a stream', () => {
       const given = chunks as unknown as readonly JsonObject[]
       const taken = await takeOne()
       expect(receiptOf(taken)).toMatchObject({
-        version: 3,
+        version: 1,
         stream_hash: hashChunks(given),
         encrypted: false,
       })

@@ -158,7 +158,7 @@ describe('the receipt of a call', () => {
     const attemptOf = async () => receiptOf(await takeOne())
     await enclave.complete(nonced('a'))
     expect(await attemptOf()).toMatchObject({
-      version: 3,
+      version: 1,
       attempt: 1,
       stream_hash: null,
       encrypted: false,

@@ -81,7 +81,7 @@ describe('sealCompletion', () => {
     })
     expect(sealed).not.toHaveProperty('usage')
     expect(parseReceipt(parseStrictJson(Buffer.from(sealed?.receipt ?? '')))).toEqual({
-      version: 3,
+      version: 1,
       index: 0,
       hash,
       request_hash: requestHash,

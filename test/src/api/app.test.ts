@@ -29,7 +29,7 @@ it('the public attestation is the current document, or a fresh one over the give
   expect(current).toMatchObject({
     notary: gateway.enclave.notary,
     public_key: expect.stringMatching(/^0x04[0-9a-f]{128}$/),
-    boot_configuration: { protocol_version: 4, chain_id: 31337 },
+    boot_configuration: { protocol_version: 1, chain_id: 31337 },
   })
   const fresh = await (await fetch(`${path}?nonce=0x${'AB'.repeat(16)}`)).json()
   expect(fresh).toEqual({ ...current, attestation: Buffer.alloc(16, 0xab).toString('base64') })

@@ -179,7 +179,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     const { near, far, prefix } = await openPair()
     const channel = await openSilent(near, far)
     // The other side receives the count of a frame that never comes.
-    const reported = { version: 2, from: near.id, epoch: 1 }
+    const reported = { version: 1, from: near.id, epoch: 1 }
     const names = await channelNames(prefix, far.id)
     const subject = `${prefix}.tally.${far.id}`
     const sealer = sealerOf(near.id)
@@ -231,13 +231,13 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     far.listen('news', () => {
       throw new Error('of no use')
     })
-    const from = { version: 2, from: 'x', epoch: 1 }
+    const from = { version: 1, from: 'x', epoch: 1 }
     const words = [
       '',
       'garbage',
-      '{"__proto__": {"polluted": 1}, "version": 2}',
+      '{"__proto__": {"polluted": 1}, "version": 1}',
       '['.repeat(100_000),
-      JSON.stringify({ version: 3, from: 'other-version', epoch: 1, body: null }),
+      JSON.stringify({ version: 2, from: 'other-version', epoch: 1, body: null }),
       JSON.stringify({ ...from, from: 'a.b >\r\nPUB', body: null }),
       JSON.stringify({ ...from, from: near.id, epoch: 0, body: null }),
       JSON.stringify({ ...from, body: [['unknown', 1]] }),
@@ -311,7 +311,7 @@ const notaryOf = (at: number) => ({
 describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), () => {
   it('a stranger is no gateway of the service, whatever it calls itself', async () => {
     const { prefix, near, far } = await openPair()
-    const here = { version: 2, from: 'stranger', epoch: 1, body: null }
+    const here = { version: 1, from: 'stranger', epoch: 1, body: null }
     stranger.publish(`${prefix}.all.here`, wordsOf(here))
     const subject = `${prefix}.all.here`
     const own = createMessageSealer({ key: new Uint8Array(32), id: 'stranger', now: Date.now })
@@ -341,7 +341,7 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
     for (const skewMs of [-MESSAGE_AGE_MAX_MS - 1_000, MESSAGE_AGE_MAX_MS + 1_000]) {
       const now = () => Date.now() + skewMs
       const kept = createMessageSealer({ key: BUS_KEY, id: `of another time ${skewMs}`, now })
-      const here = { version: 2, from: 'x', epoch: 1, body: null }
+      const here = { version: 1, from: 'x', epoch: 1, body: null }
       stranger.publish(subject, kept.seal({ subject }, wordsOf(here)))
     }
     await until('both are refused', () => refusals(far, 'stale') === 2)
@@ -388,7 +388,7 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
       proofFor: () => Promise.reject(new Error('nothing is sealed')),
       log: logOfLines(),
     })
-    const sender = { version: 2, from: 'stranger', epoch: 1 }
+    const sender = { version: 1, from: 'stranger', epoch: 1 }
     const notaries = Array.from({ length: 100 }, (_, at) => notaryOf(at))
     stranger.publish(`${prefix}.all.here`, wordsOf({ ...sender, body: null }))
     stranger.publish(`${prefix}.all.notaries`, wordsOf({ ...sender, body: notaries }))

@@ -69,8 +69,8 @@ describe('the command line', () => {
 
   it.each([
     ['the help', 0, ['--help']],
-    ['that a record holds', 0, ['verify', 'test/vectors/records/second/stored.json', '--json']],
-    ['that a bundle fails', 1, ['verify', 'test/vectors/evidence/second/bundle.json', '--json']],
+    ['that a record holds', 0, ['verify', 'test/vectors/records/stored.json', '--json']],
+    ['that a bundle fails', 1, ['verify', 'test/vectors/evidence/bundle.json', '--json']],
   ])(
     'the command line ends quietly when its reader is gone before it says %s, with the same exit code',
     async (_, code, words) => {

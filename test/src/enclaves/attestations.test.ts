@@ -15,6 +15,7 @@ const identityOf = (notary: string): Identity => ({
   public_key: `key of ${notary}`,
   notary,
   attestation: `current of ${notary}`,
+  encryption_keys: [],
   log: { size: 0, acknowledged: 0 },
 })
 

@@ -40,6 +40,7 @@ async function makeIdentity(userData: Uint8Array, fill?: number): Promise<Identi
     public_key: `0x${encodeHex(publicKey)}`,
     notary: `0x${'00'.repeat(20)}`,
     attestation: Buffer.from(document).toString('base64'),
+    encryption_keys: [],
     log: { size: 0, acknowledged: 0 },
   }
 }
@@ -71,7 +72,7 @@ it('findEnclaveFaults names another protocol, chain and contract together', asyn
   })
   expect(faults).toHaveLength(3)
   expect(faults.join()).toMatch(
-    /protocol versions 1, 2, 3, 4, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/,
+    /protocol version 1, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/,
   )
 })
 

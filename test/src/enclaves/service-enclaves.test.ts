@@ -61,13 +61,3 @@ it('the enclaves of several gateways are given encrypted calls here first, then 
   expect(service.findEncrypted('0xd')).toBe(null)
   expect(join([], []).findEncrypted(null)).toBe(null)
 })
-
-it('the enclaves of several gateways hold to stated tokens from protocol version 4 on', () => {
-  const ofVersion = (notary: string, version: number) => ({
-    ...served(notary, [notary]),
-    boot_configuration: { protocol_version: version } as ServedNotary['boot_configuration'],
-  })
-  const service = join([ofVersion('0xa', 3), ofVersion('0xb', 4)], [ofVersion('0xc', 4)])
-  const held = [null, '0xa', '0xb', '0xc', '0xd'].map(service.holdsAnswers)
-  expect(held).toEqual([false, false, true, true, false])
-})

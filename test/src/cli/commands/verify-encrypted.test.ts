@@ -67,7 +67,7 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
 
   it('a completed proof is VERIFIED alone, and INVALID with the bundle of another call', async () => {
     const redacted = redactBundle(whole, { request: true, response: true })
-    const saved = { format: 'affidavit-proof', version: 2, request, answer, bundle: redacted }
+    const saved = { format: 'affidavit-proof', version: 1, request, answer, bundle: redacted }
     const words = [...expected, ...configuration, '--require', 'verified']
     const alone = await verify(await save('completed.json', saved), ...words)
     expect([alone.code, alone.report.verdict]).toEqual([0, 'verified'])

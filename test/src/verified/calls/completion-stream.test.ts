@@ -117,21 +117,6 @@ it('a verified stream can be checked by a caller who kept the chunks', async () 
   expect(verifyStream(chunks.toSpliced(1, 1), { request: REQUEST }).ok).toBe(false)
 })
 
-it('a verified stream of an enclave before protocol version 2 has the proof in a chunk of its own', async () => {
-  gateway.enclave.setScript((arrived) => {
-    begin(arrived)
-    const sealed = arrived.seal(assembleCompletion(CHUNKS), 'complete', CHUNKS)
-    arrived.response.end(CHUNKS.map(encode).join('') + namedEvent('sealed', sealed))
-  })
-  const text = withoutPings(await (await postChat(gateway, REQUEST)).text())
-  expect(text.startsWith(CHUNKS.map(encode).join(''))).toBe(true)
-  expect(dataOf(text).at(-1)).toMatchObject({
-    choices: [],
-    usage: null,
-    hash: expect.any(String),
-  })
-})
-
 it('a verified stream shows usage once to a caller who asked for it, and does not take it back', async () => {
   gateway.enclave.setScript((arrived) => streamAll(arrived, [...CHUNKS, USAGE_CHUNK]))
   const request = { ...REQUEST, stream_options: { include_usage: true } }
@@ -238,7 +223,7 @@ it('the keep-alive of a verified stream begins it when the enclave is slow, and 
     begin(arrived)
     arrived.response.write(encode(CHUNKS[0] ?? {}))
     await pinged[1].promise
-    arrived.response.end(namedEvent('sealed', arrived.seal(assembleCompletion(CHUNKS))))
+    arrived.response.end(endOf(arrived, CHUNKS))
   })
   const reply = await postChat(gateway, REQUEST)
   expect(reply.status).toBe(200)

@@ -115,6 +115,7 @@ const IDENTITY: Identity = {
   public_key: `0x${'04'.repeat(65)}`,
   notary: `0x${'aa'.repeat(20)}`,
   attestation: '',
+  encryption_keys: [],
   log: { size: 0, acknowledged: 0 },
 }
 

@@ -179,7 +179,7 @@ it.each([
 
 it('a page gives the records that fit, newest first', async () => {
   const accountId = crypto.randomUUID()
-  const receipt = (requested: string, encrypted?: boolean) =>
+  const receipt = (requested: string, encrypted = false) =>
     JSON.stringify({
       model: { requested, returned: 'b' },
       provider: { name: `of ${requested}` },

@@ -13,9 +13,7 @@ const room = (path: string) => new URL(`../../../../src/web/${path}`, import.met
 const { judgeCompletion } = await import(room('completion/judge-completion.ts'))
 const { runJob } = await import(room('verify/run-job.ts'))
 
-const bundle = parseExactJson(
-  await readFile(join(VECTORS, 'evidence/first/bundle.json')),
-) as JsonObject
+const bundle = parseExactJson(await readFile(join(VECTORS, 'evidence/bundle.json'))) as JsonObject
 const record = bundle.record as JsonObject
 const OTHER = 'f0'.repeat(32)
 

@@ -25,6 +25,9 @@ const callOf = (at: number) => ({
   public_key: PUBLIC_KEY,
   log: { size: at },
   receipt: {
+    encrypted: false,
+    dialect: 'chat',
+    attempt: 1,
     version: 1,
     index: at,
     outcome: 'complete',
