@@ -130,7 +130,7 @@ describe('its fetch', () => {
     const { baseURL, fetch, proofs, anchored } = await connect(trusted)
     await (await fetch(`${baseURL}/chat/completions`, post(ask('encrypted')))).json()
     const proof = proofs.latest as Proof
-    expect(proof.receipt).toMatchObject({ version: 3, encrypted: true })
+    expect(proof.receipt).toMatchObject({ version: 1, encrypted: true })
     const authorization = `Bearer ${service.apiKey}`
     const path = `${service.url}/v1/verified/chat/completions/${proof.hash}`
     const record = await (await globalThis.fetch(path, { headers: { authorization } })).json()
