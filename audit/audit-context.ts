@@ -8,6 +8,7 @@ import type { AuditCheck, AuditFinding, Ledger } from './findings.ts'
 import type { AuditedGateway, ServedLog } from './gateway.ts'
 import type { HeadIndex, NamedHeads, SignedHead } from './known-heads.ts'
 import type { Payers } from './payers.ts'
+import type { RecordedRequests } from './recorded-requests.ts'
 import type { RandomBelow, Samples } from './samples.ts'
 
 export type AuditScope = {
@@ -33,6 +34,7 @@ export type AuditTools = {
   readonly verifier: AttestationVerifier
   readonly recover: PointRecovery
   readonly payers: Payers
+  readonly requests: RecordedRequests
   /** Heads of earlier logs. Enclaves received these heads at their start. */
   readonly named: NamedHeads
   readonly random: RandomBelow

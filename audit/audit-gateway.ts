@@ -22,7 +22,7 @@ export type AuditProgress = {
  * store.
  */
 export async function auditGateway(
-  tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
+  tools: Omit<AuditTools, 'payers' | 'requests' | 'named'> & { readonly verifier: ListingVerifier },
   given: {
     readonly notary: string | null
     readonly state: AuditState
@@ -31,7 +31,7 @@ export async function auditGateway(
 ): Promise<AuditReport> {
   const { state, progress, notary } = given
   const ledger = openLedger(null)
-  const { payers } = state
+  const { payers, requests } = state
   const named = collectNamedHeads()
   const logs: LogReport[] = []
   // The newest block is read before the logs, so the logs must contain all anchors up to this
@@ -47,7 +47,7 @@ export async function auditGateway(
     }
     const saved = state.find(log.notary)
     try {
-      logs.push(await auditLog(log, { ...tools, payers, named }, { saved, events }))
+      logs.push(await auditLog(log, { ...tools, payers, requests, named }, { saved, events }))
     } finally {
       await state.flush()
       progress.stop()
@@ -58,6 +58,7 @@ export async function auditGateway(
     const audited = {
       ...tools,
       payers,
+      requests,
       named,
       ledger,
       found,

@@ -15,6 +15,7 @@ export const AUDIT_CHECKS = {
   'time attestations': 'the enclave attested the tree at these sizes, after those blocks',
   'blocks of attestations': 'the chain has those blocks, and they are older than the documents',
   records: 'every record is complete, and matches its leaf',
+  'requests in one log': 'no request has a record in another log too, unless it has no nonce',
   'attestation documents': "records' documents are genuine, of this key, and were valid then",
   measurements: 'every document has the expected measurements',
 } as const satisfies Readonly<Record<string, string>>
@@ -32,10 +33,10 @@ export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CH
 
 /**
  * `contradiction`: two statements cannot both be true, and one of them is signed or on the chain.
- * `missing`: required data is missing. `fault`: a wrong answer from the gateway or the chain
- * stopped the audit.
+ * `missing`: required data is missing. `repetition`: a call was made more than once. `fault`: a
+ * wrong answer from the gateway or the chain stopped the audit.
  */
-type Severity = 'contradiction' | 'missing' | 'fault'
+type Severity = 'contradiction' | 'missing' | 'repetition' | 'fault'
 
 type FindingKind = { readonly severity: Severity; readonly check: AuditCheckName | null }
 
@@ -84,6 +85,7 @@ export const FINDING_KINDS = {
   record_head_unserved: contradicts('records'),
   record_anchor_mismatch: contradicts('records'),
   record_time: contradicts('records'),
+  request_in_two_logs: { severity: 'repetition', check: 'requests in one log' },
   attestation_swapped: contradicts('attestation documents'),
   attestation_invalid: contradicts('attestation documents'),
   attestation_time: contradicts('attestation documents'),

@@ -1,5 +1,6 @@
 import type { PointRecovery } from '#attestation/account.ts'
 import { decodeHex, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
 import { statedAbsence } from '#attestation/erasure.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { expectsCode } from '#attestation/evidence/policy.ts'
@@ -15,7 +16,7 @@ import { hashReceipt } from '#attestation/log-proof.ts'
 import { type LogProof, parseLogProof } from '#attestation/log-proof-form.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '#attestation/nitro/policy.ts'
 import { orNull } from '#attestation/or-null.ts'
-import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
+import { dialectOfReceipt, parseReceipt, type Receipt } from '#attestation/receipt.ts'
 import { nameRelease } from '#attestation/release/release-name.ts'
 import { isoOf } from '#attestation/report/printable.ts'
 import { verifyRecord } from '#attestation/verify-record.ts'
@@ -98,13 +99,17 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
       if (isWhole && isBound) {
         ledger.pass('records')
         recordAbsence(record, ledger)
+        auditRequest(parts, context)
       }
       timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
     newestDocument: () => newestDocument,
     /** Reports the gap if records at the end are missing. */
-    finish: gaps.end,
+    finish(): void {
+      gaps.end()
+      explainUncompared(context)
+    },
   }
 }
 
@@ -118,6 +123,41 @@ function recordAbsence(record: Json, ledger: Ledger): void {
     ledger.tally('records', 'of them have erased content, as the gateway states')
   if (absence?.kind === 'withheld')
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
+}
+
+/**
+ * Looks for the request in other logs. Each enclave counts attempts from 1, also after a restart.
+ * Without a nonce, equal requests can be different calls.
+ */
+function auditRequest(
+  { record, receipt }: Parts,
+  { requests, log: { notary }, ledger }: LogContext,
+): void {
+  const { request_hash: hash, index } = receipt
+  const request = memberOf(record, 'request')
+  const isShown = isJsonObject(request)
+  const dialect = DIALECTS[dialectOfReceipt(receipt)]
+  const demands = isShown ? orNull(() => dialect.demandsOf(request), FormatError) : null
+  if (isShown && demands?.nonce === undefined) return
+  const first = requests.record(hash, { notary, index })
+  if (first === null) ledger.pass('requests in one log')
+  else
+    ledger.find('request_in_two_logs', {
+      where: `record ${index}`,
+      message:
+        `the request ${hash} has record ${index} of ${notary} and record ${first.index} of ` +
+        `${first.notary}. Either its caller sent it again, after an error or to another enclave, or ` +
+        'the gateway gave it to two enclaves and chose an answer. Only the caller knows how often it ' +
+        `was sent${isShown ? '' : '. Its content is not shown: equal requests without a nonce can be different calls'}`,
+    })
+}
+
+function explainUncompared({ requests, scope, ledger }: LogContext): void {
+  const skip = (reason: string) => ledger.skip('requests in one log', reason)
+  if (requests.isCut())
+    skip('only the latest requests are remembered, or an older version wrote the state file')
+  if (scope.from > 0) skip(`records before leaf ${scope.from} were left out (--from)`)
+  if (scope.ownRecordsOnly) skip('the key can read only its own records')
 }
 
 /** Each gap of records that the gateway does not serve is one finding. */

@@ -6,6 +6,11 @@ import { orNull } from '#attestation/or-null.ts'
 import type { TreeHead } from '#attestation/tree-head.ts'
 import { FINDING_KINDS, type FindingCode } from './findings.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
+import {
+  openRecordedRequests,
+  type WrittenRequests,
+  WrittenRequestsForm,
+} from './recorded-requests.ts'
 
 /** Saves are rare, because each save waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000
@@ -42,9 +47,13 @@ export async function openAuditState(
   { scope, now }: { readonly scope: string; readonly now: () => number },
 ) {
   const text = (await store?.read()) ?? null
-  const { logs, relayers }: State =
-    text === null ? { logs: new Map(), relayers: {} } : parseState(text, scope)
+  const {
+    logs,
+    relayers,
+    requests: written,
+  }: State = text === null ? { logs: new Map(), relayers: {} } : parseState(text, scope)
   const payers = openPayers(relayers)
+  const requests = openRecordedRequests(written)
   let writtenAtMs = Number.NEGATIVE_INFINITY
   let isDirty = false
 
@@ -55,7 +64,8 @@ export async function openAuditState(
     )
     // Incomplete payers are not written: the list would look complete.
     const paid = payers.isWhole ? { relayers: payers.write() } : {}
-    const state = { format: FORMAT, version: 1, scope, logs: written, ...paid }
+    const recorded = WrittenRequestsForm.encode(requests.write())
+    const state = { format: FORMAT, version: 1, scope, logs: written, ...paid, requests: recorded }
     await store.write(`${JSON.stringify(state)}\n`)
     isDirty = false
     writtenAtMs = now()
@@ -63,6 +73,7 @@ export async function openAuditState(
 
   return {
     payers,
+    requests,
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
@@ -78,7 +89,12 @@ export async function openAuditState(
 
 const FORMAT = 'affidavit-audit-state'
 
-type State = { readonly logs: Map<string, SavedLog>; readonly relayers: WrittenPayers | null }
+type State = {
+  readonly logs: Map<string, SavedLog>
+  readonly relayers: WrittenPayers | null
+  /** Undefined before the first run. */
+  readonly requests?: WrittenRequests | null
+}
 
 const StateForm = z.strictObject({
   format: z.literal(FORMAT),
@@ -86,13 +102,14 @@ const StateForm = z.strictObject({
   scope: z.string(),
   logs: z.record(z.string().regex(/^0x[0-9a-f]{40}$/), z.unknown()),
   relayers: WrittenPayersForm.optional(),
+  requests: WrittenRequestsForm.optional(),
 })
 
 function parseState(text: string, scope: string): State {
   try {
-    const { logs, relayers = null, ...written } = StateForm.parse(JSON.parse(text))
+    const { logs, relayers = null, requests = null, ...written } = StateForm.parse(JSON.parse(text))
     const saved = Object.entries(logs).map(([notary, log]) => [notary, readSavedLog(log)] as const)
-    if (written.scope === scope) return { relayers, logs: new Map(saved) }
+    if (written.scope === scope) return { relayers, requests, logs: new Map(saved) }
   } catch (fault) {
     if (fault instanceof SyntaxError) throw new UnusableState('malformed', 'it is not JSON')
     if (!(fault instanceof z.ZodError)) throw fault
@@ -120,7 +137,7 @@ const WaitingForm = HeadForm.extend({
 
 const FindingForm = z.object({
   code: z.enum(Object.keys(FINDING_KINDS) as [FindingCode, ...FindingCode[]]),
-  severity: z.enum(['contradiction', 'missing', 'fault']),
+  severity: z.enum(['contradiction', 'missing', 'repetition', 'fault']),
   notary: z.string().nullable(),
   where: z.string(),
   message: z.string(),

@@ -6,6 +6,7 @@ import type { LogContext } from '#audit/audit-context.ts'
 import { openLedger } from '#audit/findings.ts'
 import type { ServedHead } from '#audit/gateway.ts'
 import { openPayers } from '#audit/payers.ts'
+import { openRecordedRequests } from '#audit/recorded-requests.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../support/audited-log.ts'
 import { openStage, type Stage } from './stage.ts'
 
@@ -88,6 +89,7 @@ function contextOf({ withChain = false, served = null as ServedHead | null } = {
     ledger,
     chain: withChain ? chain : null,
     payers: openPayers(),
+    requests: openRecordedRequests(),
     gateway: { fetchHead: async () => served },
     nowMs: Date.now(),
   } as unknown as LogContext

@@ -115,6 +115,8 @@ export async function buildLog(
   options: {
     readonly batches: readonly number[]
     readonly salt?: string
+    /** The callers' demands in each request. */
+    readonly demands?: JsonObject
     readonly anchoring: Anchoring
     readonly attestedSizes?: readonly number[]
     /** The finish time in the completions, Unix milliseconds. Default: now. */
@@ -125,7 +127,7 @@ export async function buildLog(
     readonly shown?: readonly BuiltLog[]
   },
 ): Promise<BuiltLog> {
-  const { anchoring, salt = '', after, attestedSizes = [] } = options
+  const { anchoring, salt = '', demands = null, after, attestedSizes = [] } = options
   const configuration = digestBootConfiguration(notary.bootConfiguration)
   const document = (await attest(notary, configuration, null)).toString('base64')
   const kept = after?.log.heads.slice(0, after.heads) ?? []
@@ -133,7 +135,7 @@ export async function buildLog(
   const size = keptSize + options.batches.reduce((sum, count) => sum + count, 0)
   const finishedAtMs = options.finishedAtMs ?? Date.now()
   const sealed = Array.from({ length: size - keptSize }, (_, at) =>
-    sealCompletion(notary.account, { index: keptSize + at, salt, finishedAtMs }),
+    sealCompletion(notary.account, { index: keptSize + at, salt, demands, finishedAtMs }),
   )
   const leafData = [
     ...(after?.log.leafData.slice(0, keptSize) ?? []),

@@ -20,11 +20,18 @@ export function sealCompletion(
     index,
     salt,
     finishedAtMs,
-  }: { readonly index: number; readonly salt: string; readonly finishedAtMs: number },
+    demands = null,
+  }: {
+    readonly index: number
+    readonly salt: string
+    readonly finishedAtMs: number
+    readonly demands?: JsonObject | null
+  },
 ): Sealed {
   const request = {
     model: 'demo/test',
     messages: [{ role: 'user', content: `question ${index} ${salt}` }],
+    ...(demands === null ? {} : { affidavit: demands }),
   }
   const response = {
     id: `chatcmpl-${index}`,

@@ -64,6 +64,7 @@ function conclude(report: AuditReport): string {
   const counted = [
     [count('contradiction'), 'contradictory'],
     [count('missing'), 'missing'],
+    [count('repetition'), 'made more than once'],
     [count('fault'), 'that could not be read'],
   ] as const
   const named = counted
