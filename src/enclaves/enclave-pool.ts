@@ -15,7 +15,7 @@ type WantedCall = {
   /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
   /** If this function throws, the call ends. */
-  readonly callFor: (identity: Identity) => CompletionCall
+  readonly callFor: (identity: Pick<Identity, 'notary' | 'boot_configuration'>) => CompletionCall
 }
 
 type Wanted = Pick<WantedCall, 'model' | 'dialect' | 'notary'>

@@ -2,18 +2,14 @@ import { Readable } from 'node:stream'
 import { z } from 'zod'
 import { DIALECT_NAMES } from '#attestation/dialects/dialect-names.ts'
 import { NOTARIES_MAX } from '#attestation/notary-list.ts'
-import {
-  type AnchorProof,
-  ENCRYPTED_RECORDS,
-  type EncryptedCall,
-  type EncryptedSealed,
-} from '#enclave/protocol/enclave-api.ts'
+import { ENCRYPTED_RECORDS, type EncryptedCall } from '#enclave/protocol/enclave-api.ts'
 import { ApiError, type ErrorCode } from '../api/errors.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import type { Bus } from '../bus/bus.ts'
-import { type Channel, ChannelError } from '../bus/channel.ts'
+import type { Channel } from '../bus/channel.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
+import type { CompletionAnswer } from './enclave-client.ts'
 import type { EnclaveEndpoint } from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
@@ -25,6 +21,21 @@ import {
   readRecord,
 } from './encrypted-answer.ts'
 import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
+import {
+  bufferOf,
+  endWith,
+  type ProofFor,
+  parseJsonMessage,
+  peerErrorOf,
+  tagged,
+  unsent,
+} from './peer-channels.ts'
+import {
+  COMPLETION_SERVICE,
+  passCompletion,
+  passedHeader,
+  servePassedCompletion,
+} from './peer-completions.ts'
 import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
 /** An enclave of this gateway, or another gateway with the enclave. */
@@ -47,11 +58,10 @@ export type PeerEnclaves = {
   ): void
   /** Null if no other gateway has the enclave. */
   endpoint(notary: string): EncryptedEndpoint | null
+  /** Makes a call at the named enclave. Null if no other gateway has the enclave. */
+  complete(...call: Parameters<EnclavePool['complete']>): Promise<CompletionAnswer> | null
   stop(): void
 }
-
-/** Waits until a completion is stored, and returns the missing part of its proof. */
-export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
 
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
@@ -89,16 +99,11 @@ const firstAnswer = z.union([
   z.object({ response_nonce: z.string().regex(/^[0-9a-f]{64}$/) }),
   z.object({ fault: z.unknown() }),
 ])
-const peerFailure = z.object({
-  code: z.enum(['unavailable', 'timeout', 'refused', 'reply_too_large', 'protocol']),
-  message: z.string(),
-  was_sent: z.boolean(),
-})
 
 /** Other gateways may use this gateway's enclaves, and this gateway may use theirs. */
 export function openPeerEnclaves(options: {
   readonly bus: Bus
-  readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
+  readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted' | 'complete'>
   /** The check that is also used for this gateway's enclaves. */
   readonly check: IdentityCheck
   /** Credentials by provider. A call uses the credentials of the gateway that has the enclave. */
@@ -134,6 +139,9 @@ export function openPeerEnclaves(options: {
     )
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
+  bus.serve(COMPLETION_SERVICE, (channel, header) =>
+    servePassedCompletion(channel, header, options),
+  )
 
   /** Returns the recently published notaries, by gateway. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
@@ -142,8 +150,8 @@ export function openPeerEnclaves(options: {
       atMs < sinceMs ? [] : list.map((notary) => [peer, notary] as const),
     )
   }
-  const holderOf = (notary: string) =>
-    current().find(([, one]) => one.notary === notary)?.[0] ?? null
+  const find = (notary: string | null) => current().find(([, one]) => one.notary === notary)
+  const holderOf = (notary: string) => find(notary)?.[0] ?? null
 
   return {
     notaries: () => current().map(([, notary]) => notary),
@@ -174,6 +182,16 @@ export function openPeerEnclaves(options: {
     endpoint(notary) {
       const peer = holderOf(notary)
       return peer === null ? null : remoteEndpoint(bus, peer, notary)
+    },
+    complete(wanted, body, signal) {
+      const [peer, served] = find(wanted.notary) ?? []
+      if (peer === undefined || served === undefined) return null
+      const channel = bus.open(
+        peer,
+        COMPLETION_SERVICE,
+        passedHeader(wanted.model, served.notary, wanted.callFor(served)),
+      )
+      return passCompletion(channel, body, signal)
     },
     stop: () => clearInterval(timer),
   }
@@ -215,7 +233,7 @@ function remoteEndpoint(bus: Bus, peer: string, notary: string): EncryptedEndpoi
       const messages = channel.messages[Symbol.asyncIterator]()
       try {
         const { done, value } = await messages.next()
-        const { data: first } = firstAnswer.safeParse(done ? null : parseJson(value))
+        const { data: first } = firstAnswer.safeParse(done ? null : parseJsonMessage(value))
         if (first === undefined)
           throw new EnclaveError('protocol', 'the other gateway answered without a beginning')
         if ('response_nonce' in first) {
@@ -260,22 +278,6 @@ async function sendBody(channel: Channel, stream: Readable): Promise<void> {
   await channel.end()
 }
 
-/** Converts the channel's end to the error that a local enclave would cause. */
-function peerErrorOf(error: unknown, signal: AbortSignal): unknown {
-  if (signal.aborted) return signal.reason
-  if (!(error instanceof ChannelError)) return error
-  const { data } = peerFailure.safeParse(error.detail)
-  if (data === undefined)
-    return new EnclaveError('unavailable', 'the gateway that has the enclave is out of reach')
-  return new EnclaveError(data.code, data.message, null, { wasSent: data.was_sent })
-}
-
-function unsent(): EnclaveError {
-  return new EnclaveError('unavailable', 'the gateway that has the enclave is gone', null, {
-    wasSent: false,
-  })
-}
-
 /** Makes an encrypted call for another gateway, on an enclave of this gateway. */
 async function serveEncrypted(
   channel: Channel,
@@ -313,8 +315,7 @@ async function serveEncrypted(
     }
     await channel.end()
   } catch (error) {
-    if (!(error instanceof EnclaveError) || signal.aborted) throw error
-    channel.abort({ code: error.code, message: error.message, was_sent: error.wasSent })
+    endWith(error, channel)
   } finally {
     answered.abort()
   }
@@ -348,16 +349,4 @@ function writeRecord(event: EncryptedEvent): Uint8Array {
     case 'fault':
       return tagged(ENCRYPTED_RECORDS.fault, Buffer.from(JSON.stringify(event.fault)))
   }
-}
-
-function tagged(tag: number, content: Uint8Array = new Uint8Array()): Uint8Array {
-  return Buffer.concat([Uint8Array.of(tag), content])
-}
-
-function bufferOf(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
-}
-
-function parseJson(bytes: Uint8Array): unknown {
-  return JSON.parse(bufferOf(bytes).toString())
 }

@@ -13,6 +13,11 @@ export type ServiceEnclaves = {
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**
+   * As EnclavePool does. A call that names an enclave of another gateway is made there, unless this
+   * gateway uses that enclave too.
+   */
+  complete: EnclavePool['complete']
+  /**
    * One enclave's keys, for clients that name no enclave. All gateways return the same keys while
    * that enclave is in use. Empty if no enclave accepts encrypted calls.
    */
@@ -21,8 +26,8 @@ export type ServiceEnclaves = {
 
 /** `peers` is null if the gateway works alone. */
 export function joinEnclaves(
-  enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>,
-  peers: Pick<PeerEnclaves, 'notaries' | 'endpoint'> | null,
+  enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted' | 'complete'>,
+  peers: Pick<PeerEnclaves, 'notaries' | 'endpoint' | 'complete'> | null,
 ): ServiceEnclaves {
   function notaries(): readonly ServedNotary[] {
     const own = enclaves.notaries()
@@ -41,6 +46,13 @@ export function joinEnclaves(
   return {
     notaries,
     wellKnownKeys: () => wellKnown()?.encryption_keys ?? [],
+    complete(wanted, ...call) {
+      const isOwn = enclaves
+        .notaries()
+        .some(({ notary, status }) => notary === wanted.notary && status === 'in_use')
+      const passed = isOwn || wanted.notary === null ? null : peers?.complete(wanted, ...call)
+      return passed ?? enclaves.complete(wanted, ...call)
+    },
     findEncrypted(asked) {
       const notary = asked ?? wellKnown()?.notary
       if (notary === undefined) return null

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { Wallet } from 'ethers'
+import { computeAddress, Wallet } from 'ethers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { callChain } from '../support/deployment/deployment.ts'
@@ -73,6 +73,61 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its
       }
     const nobody = await fetch(`${first.url}/v1/attestation?notary=0x${'0'.repeat(40)}`)
     expect(nobody.status).toBe(404)
+  })
+
+  it.each([false, true])(
+    'two gateways make clear calls that name the other’s enclave, streamed: %s',
+    async (stream) => {
+      for (const at of [first, second])
+        for (const notary of await notariesAt(at)) {
+          const reply = await fetch(at.url + COMPLETIONS, {
+            method: 'POST',
+            headers: {
+              authorization: `Bearer ${first.apiKey}`,
+              'content-type': 'application/json',
+              'affidavit-notary': notary,
+            },
+            body: JSON.stringify({
+              model: 'demo/echo',
+              stream,
+              messages: [{ role: 'user', content: `word `.repeat(200) }],
+              affidavit: { notary },
+            }),
+          })
+          const text = await reply.text()
+          expect(reply.status, text).toBe(200)
+          const [, key = ''] = /"public_key": ?"(0x[0-9a-f]+)"/.exec(text) ?? []
+          expect(computeAddress(key).toLowerCase()).toBe(notary)
+        }
+    },
+  )
+
+  it('two gateways pass on a refusal of the other’s enclave, and refuse a call for an enclave of nobody', async () => {
+    const [one = '', two = ''] = await notariesAt(first)
+    const send = async (named: string, demanded: string) => {
+      const reply = await fetch(first.url + COMPLETIONS, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${first.apiKey}`,
+          'content-type': 'application/json',
+          'affidavit-notary': named,
+        },
+        body: JSON.stringify({
+          model: 'demo/echo',
+          messages: [{ role: 'user', content: 'Hello' }],
+          affidavit: { notary: demanded },
+        }),
+      })
+      const { error } = (await reply.json()) as { readonly error: { readonly code: string } }
+      return [reply.status, error.code]
+    }
+    const nobody = `0x${'ab'.repeat(20)}`
+    for (const call of [
+      [one, two],
+      [two, one],
+      [nobody, nobody],
+    ] as const)
+      expect(await send(...call)).toEqual([422, 'notary_mismatch'])
   })
 
   it.each([false, true])(

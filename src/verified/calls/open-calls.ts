@@ -51,11 +51,15 @@ type CallRoutes = Readonly<
 >
 
 export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallRoutes {
-  const { database, anchoring, enclaves, service, commits, credentials, limiter, log } = parts
+  const { database, anchoring, service, commits, credentials, limiter, log } = parts
   const { bodyBytesMax, verifiedCallsMax: callsMax } = config
   const outcomes = createModelOutcomes(unixMs)
   const calling = { credentials, outcomes, now: unixMs, log }
-  const completions = createVerifiedCompletions({ ...calling, enclaves, committer: commits })
+  const completions = createVerifiedCompletions({
+    ...calling,
+    enclaves: service,
+    committer: commits,
+  })
   return {
     counts: countTokensRoutes({ ...parts, bodyBytesMax }),
     completions: verifiedCompletionRoutes({

@@ -18,8 +18,9 @@ import {
   isOperatorsTrouble,
   outageErrorOf,
 } from '../../enclaves/enclave-errors.ts'
-import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../../enclaves/enclave-replies.ts'
+import { COMMIT_TIMEOUT_MS } from '../../enclaves/peer-completions.ts'
+import type { ServiceEnclaves } from '../../enclaves/service-enclaves.ts'
 import { type InferenceFacts, inPhase, recordInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
@@ -77,18 +78,15 @@ export type VerifiedCompletions = {
 }
 
 /**
- * How long a caller waits for the commit of a sealed completion. The commit continues after that.
- */
-const COMMIT_TIMEOUT_MS = 60_000
-
-/**
  * The gateway accepts calls until commits have failed for this long. A restarted database works
  * again within this time. Completions that are sealed meanwhile are committed late.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
+type Chosen = Pick<Identity, 'notary' | 'boot_configuration'>
+
 type VerifiedCompletionsOptions = {
-  readonly enclaves: Pick<EnclavePool, 'complete'>
+  readonly enclaves: Pick<ServiceEnclaves, 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
@@ -149,7 +147,7 @@ async function ask(
   let chosen = NO_CREDENTIAL
   try {
     const text = encodeCallContext(context)
-    const callFor = ({ boot_configuration: boot, notary: chosenNotary }: Identity) => {
+    const callFor = ({ boot_configuration: boot, notary: chosenNotary }: Chosen) => {
       chosen = chooseCredential({ model, callerCredential, dialect }, boot.providers, own)
       recordInference(() => ({ provider: chosen.provider }))
       return {

@@ -381,6 +381,10 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
           made++
           return null
         },
+        complete: () => {
+          made++
+          return Promise.reject(new Error('no stranger has a call made'))
+        },
       },
       check: async () => [],
       credentials: () => new Map([['demo', 'the credential of the operator']]),
