@@ -16,7 +16,7 @@ import { hashReceipt } from '#attestation/log-proof.ts'
 import { type LogProof, parseLogProof } from '#attestation/log-proof-form.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '#attestation/nitro/policy.ts'
 import { orNull } from '#attestation/or-null.ts'
-import { dialectOfReceipt, parseReceipt, type Receipt } from '#attestation/receipt.ts'
+import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
 import { nameRelease } from '#attestation/release/release-name.ts'
 import { isoOf } from '#attestation/report/printable.ts'
 import { verifyRecord } from '#attestation/verify-record.ts'
@@ -136,7 +136,7 @@ function auditRequest(
   const { request_hash: hash, index } = receipt
   const request = memberOf(record, 'request')
   const isShown = isJsonObject(request)
-  const dialect = DIALECTS[dialectOfReceipt(receipt)]
+  const dialect = DIALECTS[receipt.dialect]
   const demands = isShown ? orNull(() => dialect.demandsOf(request), FormatError) : null
   if (isShown && demands?.nonce === undefined) return
   const first = requests.record(hash, { notary, index })
