@@ -25,20 +25,33 @@ export type CallSession = {
    * requests and answers. The file shows the session's end only if a call was marked as the last.
    */
   save(options?: AnchoredOptions | string): Promise<string>
+  /** Resolves when the calls that were made so far have ended. */
+  ended(): Promise<void>
+}
+
+/** Requests of one call without an answer, as a session keeps them for a later process. */
+export type LostRequests = {
+  /** 8 bytes in hex: the same for all statements about this call. */
+  readonly call: string
+  /** Empty: the call got its proven answer later, and the saved proof states its requests. */
+  readonly unanswered: readonly UnansweredInSession[]
 }
 
 /** Options of a new session. */
 export type CallSessionOptions = {
   /** Receives each proof. The session then keeps no proofs. */
   readonly onProof?: (proof: Proof) => void | Promise<void>
+  /** Receives the requests of a call that got no proven answer, each time that they change. */
+  readonly onLost?: (lost: LostRequests) => void
   /** Continues a session that was begun before. */
   readonly start?: SessionStart
 }
 
 const ID_BYTES = 16
+const CALL_ID_BYTES = 8
 
 export function createSession(
-  { onProof, start = { id: randomHex(ID_BYTES), n: 0, previous: null } }: CallSessionOptions,
+  options: CallSessionOptions,
   parts: {
     readonly open: (turns: SessionTurns, keep: (proof: Proof) => void | Promise<void>) => Fetch
     readonly anchored: (
@@ -47,9 +60,11 @@ export function createSession(
     ) => Promise<Pick<AnchoredEvidence, 'text'>>
   },
 ): CallSession {
+  const { onProof, onLost = () => undefined } = options
+  const { start = { id: randomHex(ID_BYTES), n: 0, previous: null } } = options
   const proofs: Proof[] = []
   const keep = onProof ?? ((proof: Proof) => void proofs.push(proof))
-  const turns = createSessionTurns(start)
+  const turns = createSessionTurns(start, onLost)
   return {
     id: start.id,
     fetch: parts.open(turns, keep),
@@ -64,6 +79,7 @@ export function createSession(
       for (const proof of proofs) calls.push((await parts.anchored(proof, options)).text)
       return writeSessionBundle(start.id, calls, turns.unanswered())
     },
+    ended: turns.ended,
   }
 }
 
@@ -85,29 +101,39 @@ export type SessionTurns = {
    */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
   unanswered(): readonly UnansweredInSession[]
+  ended(): Promise<void>
 }
 
 /** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
 export type SessionStart = Omit<SessionPlace, 'last'> & {
   /** The last call was made. Further calls are refused. */
   readonly isEnded?: true
+  /** Requests without an answer, from before. */
+  readonly unanswered?: readonly UnansweredInSession[]
 }
 
-function createSessionTurns(start: SessionStart): SessionTurns {
+function createSessionTurns(
+  start: SessionStart,
+  onLost: (lost: LostRequests) => void,
+): SessionTurns {
   const { id } = start
   let { n, previous, isEnded = false } = start
   let queue: Promise<void> = Promise.resolve()
-  const open = new Map<CallSends, readonly UnansweredInSession[]>()
-  const record = (sends: CallSends, place: SessionPlace, unanswered: readonly Unanswered[]) => {
-    if (unanswered.length === 0) open.delete(sends)
-    else
-      open.set(
-        sends,
-        unanswered.map((one) => ({ n: place.n, ...one })),
-      )
+  const open = new Map<CallSends, LostRequests>()
+  const record = (sends: CallSends, n: number, requests: readonly Unanswered[]): LostRequests => {
+    const call = open.get(sends)?.call ?? randomHex(CALL_ID_BYTES)
+    const lost = { call, unanswered: requests.map((one) => ({ n, ...one })) }
+    if (requests.length === 0) open.delete(sends)
+    else open.set(sends, lost)
+    return lost
   }
+  const unanswered = () => [
+    ...(start.unanswered ?? []),
+    ...[...open.values()].flatMap((lost) => lost.unanswered),
+  ]
   return {
-    unanswered: () => [...open.values()].flat(),
+    unanswered,
+    ended: () => queue,
     async next({ isLast, signal }) {
       const before = queue
       let end: () => void = () => undefined
@@ -122,7 +148,7 @@ function createSessionTurns(start: SessionStart): SessionTurns {
             'invalid_request',
             'expected no call after the last of a session',
           )
-        if (n + open.size >= SESSION_CALLS_MAX)
+        if (n + unanswered().length >= SESSION_CALLS_MAX)
           throw new AffidavitError(
             'invalid_request',
             `expected at most ${SESSION_CALLS_MAX} calls in a session`,
@@ -134,9 +160,15 @@ function createSessionTurns(start: SessionStart): SessionTurns {
       const place: SessionPlace = { id, n, previous, ...(isLast ? { last: true } : {}) }
       return {
         place,
-        lose: (sends) => record(sends, place, unansweredIn(sends, null)),
-        keep({ hash, unanswered }, sends) {
-          record(sends, place, unanswered)
+        lose(sends) {
+          const wasLost = open.has(sends)
+          const lost = record(sends, place.n, unansweredIn(sends, null))
+          if (wasLost || lost.unanswered.length > 0) onLost(lost)
+        },
+        keep({ hash, unanswered: requests }, sends) {
+          const wasLost = open.has(sends)
+          const { call } = record(sends, place.n, requests)
+          if (wasLost) onLost({ call, unanswered: [] })
           n = place.n + 1
           previous = hash
           isEnded = isLast

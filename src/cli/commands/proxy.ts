@@ -45,10 +45,17 @@ export function registerProxy(program: Command): void {
     .option(
       '--session <file>',
       'tie all calls into one session, the run of an agent, and keep it in this file, for ' +
-        '`affidavit verify`. Calls are then made one after the other. A call with the header ' +
+        '`affidavit verify`. Calls are then made one after the other. The session belongs to the ' +
+        'first API key that has a checked call; calls with other keys are answered outside of it, ' +
+        'with the header `affidavit-session: outside`. A call of the owner with the header ' +
         '`affidavit-last: true` ends the session; without it, the file does not show that no ' +
         'calls followed. The same file again continues a session that has not ended, as long ' +
         'as FILE.calls is beside it',
+    )
+    .option(
+      '--token',
+      'put a secret segment into the base URL, a new one at each start: only programs that get ' +
+        'this URL from you can use the proxy',
     )
     .option('--hold', 'hold back each stream until it was checked completely')
     .option('--no-encrypt', 'let the gateway read the calls')

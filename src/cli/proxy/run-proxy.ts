@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isatty } from 'node:tty'
@@ -8,14 +9,15 @@ import { printable } from '#attestation/report/printable.ts'
 import { type Affidavit, connect } from '#client/connect.ts'
 import { AffidavitError, type AffidavitErrorCode, messageOf } from '#client/errors.ts'
 import type { Proof } from '#client/proof.ts'
-import type { CallSession } from '#client/session.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { openProviderPolicy } from '../provider-policy-file.ts'
+import { throwNotKept } from './caller-errors.ts'
 import { followReleases } from './newer-releases.ts'
-import { LostCall, type ProxiedCall, SAY_MADE, serveProxy } from './serve-proxy.ts'
-import { CLOSE_TIMEOUT_MS, openSessionFile, type SessionFile } from './session-file.ts'
+import { openOwnedSession } from './owned-session.ts'
+import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
+import { CLOSE_TIMEOUT_MS, openSessionFile } from './session-file.ts'
 
 export type ProxyCommandOptions = {
   readonly url: string
@@ -27,8 +29,11 @@ export type ProxyCommandOptions = {
   readonly save?: string
   readonly session?: string
   readonly hold?: true
+  readonly token?: true
   readonly encrypt: boolean
 }
+
+const TOKEN_BYTES = 16
 
 /**
  * Serves the proxy until a signal stops it. Prints a line for each call, and a count at the end.
@@ -44,7 +49,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const completing = createCompleting(affidavit, fileOf)
   const file =
     options.session === undefined ? null : await openSessionFile(options.session, affidavit)
-  const session = file === null ? null : startSession(affidavit, file)
+  const session = file === null ? null : openOwnedSession(affidavit, file)
   const counts: Record<ProxiedCall['verdict'], number> = {
     checked: 0,
     refused: 0,
@@ -55,13 +60,8 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     affidavit,
     ...(session === null ? {} : { session }),
     port: options.port,
-    onRequest: (apiKey) => {
-      // Any request may provide the API key for the evidence of an earlier run's calls.
-      if (session !== null && file?.start !== undefined && apiKey !== null)
-        file.complete(apiKey, session)
-    },
+    ...(options.token === true ? { token: randomBytes(TOKEN_BYTES).toString('base64url') } : {}),
     onProof: (proof, apiKey) => {
-      if (session !== null) file?.complete(apiKey, session)
       if (save !== undefined) completing.add(proof, apiKey)
     },
     onCall: (call) => {
@@ -95,7 +95,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   if (waiting > 0)
     process.stdout.write(
       `${waiting} calls of the session were not added to ${options.session} in this run. To add ` +
-        'them, start the proxy again with this file, and send any request with the API key\n',
+        'them, start the proxy again with this file, and send any request with the API key of the session\n',
     )
   if (unanswered > 0)
     process.stdout.write(
@@ -129,39 +129,9 @@ function sayProviders({ providers, refusedProviders }: Affidavit): string {
   return [...accepted, ...refused].map((line) => `${printable(line)}\n`).join('')
 }
 
-function startSession(affidavit: Affidavit, { start, keep, isFull }: SessionFile): CallSession {
-  const session = affidavit.startSession({
-    onProof: (proof) => keep(proof).catch(throwNotKept),
-    ...(start === undefined ? {} : { start }),
-  })
-  return {
-    ...session,
-    get unanswered() {
-      return session.unanswered
-    },
-    async fetch(input, init) {
-      if (init?.method === 'POST' && isFull())
-        throw new AffidavitError(
-          'invalid_request',
-          'expected no call after a session that is as large as `affidavit verify` reads: use a ' +
-            'new file',
-        )
-      return session.fetch(input, init)
-    },
-  }
-}
-
-function throwNotKept(cause: unknown): never {
-  throw new LostCall(
-    'not_kept',
-    `The answer passed its checks, but its proof could not be kept: ${messageOf(cause)}. ${SAY_MADE}`,
-    { cause },
-  )
-}
-
 const SAY_ENDED =
-  'This session had its last call, so the proxy refuses calls. Any request with the API key, such ' +
-  'as GET /v1/models, makes it add the evidence that the session lacks\n'
+  "This session had its last call, so the proxy refuses its owner's calls. Any request with the " +
+  'API key of the session, such as GET /v1/models, makes it add the evidence that is missing\n'
 
 function sayKept({ save, session }: ProxyCommandOptions): string {
   const kept = [
@@ -252,7 +222,8 @@ const CONNECT_EXIT_CODES: Readonly<Partial<Record<AffidavitErrorCode, number>>> 
 
 const VERDICT_WIDTH = 'checked'.length
 
-function printCall({ model, verdict, detail, proof, durationMs }: ProxiedCall): string {
+function printCall(call: ProxiedCall): string {
+  const { model, verdict, detail, proof, durationMs, isOutside } = call
   const tokens = proof === null ? null : tokensOf(proof)
   return [
     new Date().toISOString().slice(11, 19),
@@ -260,6 +231,7 @@ function printCall({ model, verdict, detail, proof, durationMs }: ProxiedCall): 
     printable(model ?? '-'),
     `${Math.round(durationMs)} ms`,
     ...(tokens === null ? [] : [`${tokens} tokens`]),
+    ...(isOutside ? ['outside of the session'] : []),
     ...(detail === null ? [] : [printable(detail)]),
     ...(proof === null ? [] : [`notary ${proof.notary}`, `hash ${proof.hash}`]),
   ].join('  ')

@@ -1,31 +1,29 @@
-import { type FileHandle, open, readFile, rename, rm, stat, truncate } from 'node:fs/promises'
-import { keptProofOf } from '#attestation/compare-exchange.ts'
-import type { SessionPlace } from '#attestation/demands.ts'
-import { DIALECTS, dialectOfRequest } from '#attestation/dialects/dialects.ts'
-import { parseExactJson } from '#attestation/json/parse-strict.ts'
-import { type JsonObject, memberOf } from '#attestation/json/value.ts'
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { printable } from '#attestation/report/printable.ts'
-import { parseSavedProof } from '#attestation/saved-proof.ts'
 import { SESSION_TEXT } from '#attestation/session/session-bundle.ts'
 import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError, messageOf } from '#client/errors.ts'
 import { delay } from '#client/gateway.ts'
 import type { Proof } from '#client/proof.ts'
-import type { CallSession, SessionStart } from '#client/session.ts'
-import { CliError, EXIT_CODES } from '../faults.ts'
+import type { CallSession, LostRequests, SessionStart } from '#client/session.ts'
+import { CliError } from '../faults.ts'
 import { lockFile } from '../file-lock.ts'
 import { SOURCE_BYTES_MAX } from '../files.ts'
-
-/** The part of a call that is kept until the call's evidence is in the bundle. */
-type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer' | 'unanswered'>
+import { type KeptCall, openJournal, placeOf, readJournal } from './session-journal.ts'
 
 type WrittenSession = Pick<CallSession, 'id' | 'unanswered'>
 
 export type SessionFile = {
   /** Undefined for a new session. */
   readonly start: SessionStart | undefined
+  /** The owner of an earlier run's session, see ownerOf. Null if the session had no owner. */
+  readonly owner: string | null
   /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
+  /** Keeps whose session it is, for a later run. */
+  keepOwner(id: string, owner: string): Promise<void>
+  /** Keeps the requests of a call without an answer, for a later run. */
+  keepLost(id: string, lost: LostRequests): Promise<void>
   /** True if the bundle with one more call could be larger than `affidavit verify` reads. */
   isFull(): boolean
   /**
@@ -58,11 +56,11 @@ const PAUSE_MS = 2_000
 
 /**
  * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the session has
- * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls,
- * one saved proof per line. A call is written before the end of its answer is passed on. If
- * `path`.calls exists, continues that session and writes the bundle again, in `path`.part until
- * it has the kept calls. Only one process can use `path`, by the lock `path`.lock. If only `path`
- * exists, throws CliError.
+ * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls and
+ * the requests without an answer, one per line. A call is written before the end of its answer is
+ * passed on. If `path`.calls exists, continues that session and writes the bundle again, in
+ * `path`.part until it has the kept calls. Only one process can use `path`, by the lock
+ * `path`.lock. If only `path` exists, throws CliError.
  */
 export async function openSessionFile(
   path: string,
@@ -85,14 +83,13 @@ async function openLocked(
   release: () => Promise<void>,
 ): Promise<SessionFile> {
   const journal = `${path}.calls`
-  const waiting = await readCalls(journal)
+  const { calls: waiting, start, owner } = await readJournal(journal)
   const isWritten = await isThere(path)
-  if (waiting === null && isWritten)
+  if (start === undefined && isWritten)
     throw new CliError(`${printable(path)} exists: name a new file for the session`)
   const calls = await openJournal(journal)
-  const bundle = createBundleWriter(path, isWritten ? (waiting ?? []).length : 0)
-  const start = waiting === null ? undefined : startAfter(waiting)
-  const queue: KeptCall[] = waiting ?? []
+  const bundle = createBundleWriter(path, isWritten ? waiting.length : 0)
+  const queue: KeptCall[] = [...waiting]
   const stopping = new AbortController()
   let added: () => void = () => undefined
   let running: Promise<void> | null = null
@@ -102,11 +99,6 @@ async function openLocked(
   let unanswered = 0
   let count = queue.length
   let isOpen = start !== undefined && start.isEnded !== true
-
-  // The calls of an earlier run state their own requests without an answer.
-  const earlier = queue.flatMap(({ request, unanswered }) =>
-    unanswered.map((one) => ({ n: sessionOf(request)?.n ?? 0, ...one })),
-  )
 
   async function run(session: WrittenSession): Promise<void> {
     while (!stopping.signal.aborted) {
@@ -121,7 +113,7 @@ async function openLocked(
       try {
         const more = key === null ? {} : { apiKey: key }
         const evidence = await anchored(call, { signal: stopping.signal, ...more })
-        await bundle.add(evidence.text.trimEnd(), session.id, [...earlier, ...session.unanswered])
+        await bundle.add(evidence.text.trimEnd(), session.id, session.unanswered)
         if (!('response' in evidence.bundle.record)) unanswered += 1
         queue.shift()
       } catch (fault) {
@@ -138,9 +130,15 @@ async function openLocked(
 
   return {
     start,
+    owner,
+    keepOwner: calls.addOwner,
+    async keepLost(id, lost) {
+      if (lost.unanswered.length > 0) isOpen = true
+      await calls.addLost(id, lost)
+    },
     async keep(proof) {
-      await calls.add(proof.save())
-      isOpen = sessionOf(proof.request)?.last === undefined
+      await calls.addCall(proof)
+      isOpen = placeOf(proof.request)?.last === undefined
       count += 1
       const { hash, request, answer, unanswered } = proof
       queue.push({ hash, request, answer, unanswered })
@@ -161,7 +159,7 @@ async function openLocked(
       await running
       clearTimeout(timer)
       await calls.close()
-      await bundle.close([...earlier, ...(written?.unanswered ?? [])])
+      await bundle.close(written?.unanswered ?? [])
       if (queue.length === 0 && unanswered === 0 && !isOpen) await rm(journal)
       await release()
       return { waiting: queue.length, unanswered, isOpen }
@@ -213,90 +211,9 @@ function createBundleWriter(path: string, written: number) {
   }
 }
 
-/** Throws CliError. */
-async function openJournal(path: string) {
-  const file = await open(path, 'a', 0o600).catch((fault: unknown) => {
-    throw new CliError(`cannot write ${printable(path)}: ${messageOf(fault)}`)
-  })
-  let { size } = await file.stat()
-  let isBroken = false
-  return {
-    /** Adds a line and waits for the disk. If this fails, the file is as before. */
-    async add(line: string): Promise<void> {
-      if (isBroken) throw new CliError(`${printable(path)} cannot be written any longer`)
-      try {
-        await file.appendFile(line)
-        await file.datasync()
-        size += Buffer.byteLength(line)
-      } catch (fault) {
-        // Part of the line would make the next line unreadable.
-        await file.truncate(size).catch(() => {
-          isBroken = true
-        })
-        throw fault
-      }
-    },
-    /** Bytes. */
-    size: () => size,
-    close: () => file.close(),
-  }
-}
-
 function isThere(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     () => false,
   )
-}
-
-const LINE_FEED = 0x0a
-
-/**
- * Null without calls. Throws CliError. Cuts off a last line that a crash left incomplete. The
- * caller did not receive the end of that call's answer.
- */
-async function readCalls(path: string): Promise<KeptCall[] | null> {
-  const bytes = await readFile(path).catch((fault: NodeJS.ErrnoException) => {
-    if (fault.code === 'ENOENT') return null
-    throw new CliError(`cannot read ${printable(path)}: ${messageOf(fault)}`)
-  })
-  if (bytes === null) return null
-  const calls: KeptCall[] = []
-  let place = 0
-  // A text of the whole file could be longer than a string may be.
-  for (let end = bytes.indexOf(LINE_FEED); end !== -1; end = bytes.indexOf(LINE_FEED, place)) {
-    try {
-      calls.push(readCall(bytes.subarray(place, end)))
-    } catch (fault) {
-      throw new CliError(
-        `line ${calls.length + 1} of ${printable(path)}: ${printable(messageOf(fault))}`,
-        EXIT_CODES.usage,
-      )
-    }
-    place = end + 1
-  }
-  if (place < bytes.length) await truncate(path, place)
-  return calls.length === 0 ? null : calls
-}
-
-function readCall(line: Uint8Array): KeptCall {
-  const { request, answer, unanswered = [] } = parseSavedProof(parseExactJson(line))
-  const hash = memberOf(keptProofOf(answer, dialectOfRequest(request)), 'hash')
-  if (typeof hash !== 'string') throw new TypeError('expected the hash of a completion')
-  return { hash, request, answer, unanswered }
-}
-
-function sessionOf(request: JsonObject): SessionPlace | undefined {
-  return DIALECTS[dialectOfRequest(request)].demandsOf(request).session
-}
-
-/** Throws CliError if the last call does not belong to a session. */
-function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
-  const last = calls.at(-1)
-  if (last === undefined) return undefined
-  const session = sessionOf(last.request)
-  if (session === undefined)
-    throw new CliError('expected the kept calls to be of a session', EXIT_CODES.usage)
-  const place = { id: session.id, n: session.n + 1, previous: last.hash }
-  return session.last === undefined ? place : { ...place, isEnded: true }
 }

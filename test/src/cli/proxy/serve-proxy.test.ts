@@ -1,13 +1,10 @@
-import { connect } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Affidavit } from '#client/index.ts'
-import {
-  type CheckingProxy,
-  LostCall,
-  type ProxiedCall,
-  serveProxy,
-} from '#src/cli/proxy/serve-proxy.ts'
+import { type Affidavit, AffidavitError } from '#client/index.ts'
+import { LostCall } from '#src/cli/proxy/caller-errors.ts'
+import { type CheckingProxy, type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import { FAR_OFF_MS } from '../../../support/at-once.ts'
 
 const proxies: CheckingProxy[] = []
@@ -113,6 +110,179 @@ describe('a compressed request', () => {
   it('identity is no coding', async () => {
     const { status, sent } = await askIn('identity', text)
     expect([status, sent[0]?.[0]]).toEqual([200, text])
+  })
+})
+
+/** A request on a connection of its own, which sends these bytes of its body and goes on later. */
+async function beginRequest({ baseURL }: CheckingProxy, body: string | Buffer, length: number) {
+  const { port, pathname } = new URL(`${baseURL}/chat/completions`)
+  const socket = connect(Number(port), '127.0.0.1').on('error', () => undefined)
+  const answer = new Promise<string>((resolve) => {
+    let text = ''
+    socket.setEncoding('latin1').on('data', (part: string) => (text += part))
+    socket.once('close', () => resolve(text))
+  })
+  socket.write(`POST ${pathname} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ${length}\r\n\r\n`)
+  socket.write(body)
+  return { socket, answer }
+}
+
+describe('the bodies of requests', () => {
+  const MIB = 1024 * 1024
+
+  it('requests without a key that do not end use up one budget, and no more memory', async () => {
+    const bodyLimits = { bytesMax: 4 * MIB, silenceMs: FAR_OFF_MS }
+    const proxy = await openProxy(async () => Response.json({}), { bodyLimits })
+    const part = Buffer.alloc(1.2 * MIB, ' ')
+    const begun = [1, 2, 3].map(() => beginRequest(proxy, part, 2 * MIB))
+    const body = Buffer.alloc(0.6 * MIB, ' ')
+    await expect.poll(async () => (await ask(proxy, '/messages', { body })).status).toBe(503)
+    const refused = await ask(proxy, '/messages', { body })
+    expect(refused.headers.get('retry-after')).toBe('1')
+    expect(await refused.json()).toMatchObject({ error: { code: 'proxy_busy' } })
+    // A small request fits, and nothing of it is counted afterwards.
+    for (let call = 0; call < 5; call++)
+      expect((await ask(proxy, '/messages', { body: '{}' })).status).toBe(200)
+    for (const { socket } of await Promise.all(begun)) socket.destroy()
+    await expect.poll(async () => (await ask(proxy, '/messages', { body })).status).toBe(200)
+  })
+
+  it('the body of a running call counts until its end, and each coded body as its largest size', async () => {
+    const begun = Promise.withResolvers<void>()
+    const released = Promise.withResolvers<void>()
+    const send: Send = async () => {
+      begun.resolve()
+      await released.promise
+      return Response.json({})
+    }
+    const bodyLimits = { bytesMax: 65 * MIB, silenceMs: FAR_OFF_MS }
+    const proxy = await openProxy(send, { bodyLimits })
+    const first = ask(proxy, '/messages', { body: Buffer.alloc(1.2 * MIB, ' ') })
+    await begun.promise
+    const headers = { 'content-encoding': 'gzip' }
+    const askSmall = () => ask(proxy, '/messages', { headers, body: gzipSync('{}') })
+    expect((await askSmall()).status).toBe(503)
+    released.resolve()
+    expect((await first).status).toBe(200)
+    expect((await askSmall()).status).toBe(200)
+  })
+
+  it('a body without a byte for some time is refused, and a slow body is not', async () => {
+    const bodyLimits = { bytesMax: MIB, silenceMs: 400 }
+    const proxy = await openProxy(async () => Response.json({ id: 'slow' }), { bodyLimits })
+    const silent = await beginRequest(proxy, '{', 2)
+    const slow = await beginRequest(proxy, '{', 8)
+    for (const part of ['"a"', ':', '1', '} ']) {
+      await sleep(200)
+      slow.socket.write(part)
+    }
+    const refused = await silent.answer
+    expect(refused).toMatch(/^HTTP\/1\.1 408 /)
+    expect(refused).toContain('"code":"request_timeout"')
+    expect(verdicts()).toContainEqual(['error', 'request_timeout'])
+    slow.socket.end()
+    expect(await slow.answer).toMatch(/^HTTP\/1\.1 200 /)
+  })
+})
+
+describe('a secret segment of the base URL', () => {
+  const token = 'c2VjcmV0'
+
+  it('a request without the secret segment is not found, and is not sent', async () => {
+    const sent: string[] = []
+    const send: Send = async (url, init) => {
+      sent.push(url + JSON.stringify([...new Headers((init as RequestInit).headers)]))
+      return Response.json({})
+    }
+    const proxy = await openProxy(send, { token })
+    const { origin } = new URL(proxy.baseURL)
+    expect(proxy.baseURL).toBe(`${origin}/${token}/v1`)
+    const statusOf = async (path: string) =>
+      (await fetch(origin + path, { method: 'POST', body: '{}' })).status
+    for (const path of ['/v1/messages', `/${token}x/v1/messages`, '//v1/messages', `/v1/${token}`])
+      expect([path, await statusOf(path)]).toEqual([path, 404])
+    expect((await fetch(`${origin}/api/hello`)).status).toBe(404)
+    expect((await fetch(`${origin}/v1/models`)).status).toBe(404)
+    expect(sent).toEqual([])
+    expect(await statusOf(`/${token}/v1/messages`)).toBe(200)
+    expect(await statusOf(`/${token}/messages?beta=true`)).toBe(200)
+    expect((await fetch(`${proxy.baseURL}/models`)).status).toBe(200)
+    expect((await fetch(`${origin}/${token}/api/hello`)).status).toBe(200)
+    expect(sent).toHaveLength(3)
+    expect(sent.join() + JSON.stringify(calls)).not.toContain(token)
+  })
+})
+
+/** A server that does this with each connection, and the proxy's way to it. */
+async function openBreaking(onConnection: (socket: Socket) => void) {
+  const server = createServer(onConnection)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const send: Send = (_, init) => fetch(`http://127.0.0.1:${port}/`, init)
+  return { proxy: await openProxy(send), stop: () => void server.close() }
+}
+
+describe('a gateway that is not reached', () => {
+  const cutAfter = (count: number) => (socket: Socket) => {
+    let bytes = 0
+    socket.on('error', () => undefined)
+    socket.on('data', (part) => {
+      bytes += part.length
+      if (bytes > count) socket.resetAndDestroy()
+    })
+  }
+  const cutAnswer = (socket: Socket) =>
+    socket
+      .on('error', () => undefined)
+      .end('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{')
+
+  it.each([
+    ['that cuts the connection after the first bytes', cutAfter(0), '/chat/completions'],
+    ['that cuts the connection after the body', cutAfter(100_000), '/responses'],
+    ['that closes a connection at once', (socket: Socket) => void socket.destroy(), '/messages'],
+    ['that cuts its answer', cutAnswer, '/messages'],
+  ])('a gateway %s is not to be asked again', async (_, onConnection, path) => {
+    const { proxy, stop } = await openBreaking(onConnection)
+    const answer = await ask(proxy, path, { body: '{'.padEnd(100_001) })
+    expect(answer.status).toBe(502)
+    expect(answer.headers.get('x-should-retry')).toBe('false')
+    expect(await answer.json()).toMatchObject({ error: { code: 'unreachable' } })
+    expect(verdicts()).toEqual([['error', 'unreachable']])
+    stop()
+  })
+
+  it.each([
+    ['that refuses the connection', '127.0.0.1'],
+    ['whose addresses all refuse it', 'localhost'],
+    ['whose name has no address', 'gateway.invalid'],
+  ])('a gateway %s may be asked again', async (_, host) => {
+    const ended = await openProxy(() => Promise.reject(new Error('expected no call')))
+    await ended.close()
+    const { port } = new URL(ended.baseURL)
+    const proxy = await openProxy((__, init) => fetch(`http://${host}:${port}/`, init))
+    const answer = await ask(proxy, '/chat/completions')
+    expect([answer.status, answer.headers.get('x-should-retry')]).toEqual([502, null])
+    expect(await answer.json()).toMatchObject({ error: { code: 'unreachable' } })
+  })
+
+  it('a broken list of models may be asked for again', async () => {
+    const { proxy, stop } = await openBreaking((socket) => void socket.destroy())
+    const answer = await fetch(`${proxy.baseURL}/models`)
+    expect([answer.status, answer.headers.get('x-should-retry')]).toEqual([502, null])
+    stop()
+  })
+
+  it('an enclave that cannot be attested after its answer leaves a call that may have been made', async () => {
+    const unattested = new AffidavitError('unreachable', 'no answer')
+    const refused = new Response()
+    Object.defineProperty(refused, 'arrayBuffer', { value: () => Promise.reject(unattested) })
+    const answer = await ask(await openProxy(async () => refused), '/chat/completions')
+    expect([answer.status, answer.headers.get('x-should-retry')]).toEqual([502, 'false'])
+    const earlier = await ask(
+      await openProxy(() => Promise.reject(unattested)),
+      '/chat/completions',
+    )
+    expect([earlier.status, earlier.headers.get('x-should-retry')]).toEqual([502, null])
   })
 })
 
