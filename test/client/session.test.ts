@@ -1,13 +1,22 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { type CallSession, createSession, type SessionStart } from '#client/session.ts'
-import { type MemoryClient, openMemoryClient } from './memory-gateway.ts'
+import {
+  type CallSession,
+  createSession,
+  type LostRequests,
+  type SessionStart,
+} from '#client/session.ts'
+import { ADDRESS, type MemoryClient, openMemoryClient } from './memory-gateway.ts'
 
 /** A session with a client of its own. `keep` keeps each proof. */
-function openSession(keep: () => void | Promise<void> = () => undefined, start?: SessionStart) {
+function openSession(
+  keep: () => void | Promise<void> = () => undefined,
+  start?: SessionStart,
+  onLost: (lost: LostRequests) => void = () => undefined,
+) {
   let client: MemoryClient | undefined
   const session = createSession(
-    { onProof: keep, ...(start === undefined ? {} : { start }) },
+    { onProof: keep, onLost, ...(start === undefined ? {} : { start }) },
     {
       open: (turns, onProof) => {
         client = openMemoryClient({}, { encrypt: true, session: turns, keep: onProof })
@@ -57,6 +66,23 @@ it('a session has no more calls than a verifier reads', async () => {
     message: 'expected at most 10000 calls in a session',
   })
   expect(placesOf(client)).toMatchObject([{ n: 9_999 }])
+})
+
+it('a session states the requests of a lost call as they change, until its answer comes', async () => {
+  const earlier = { n: 0, notary: `0x${'ab'.repeat(20)}`, times: 2 }
+  const start = { id: 'ab'.repeat(16), n: 3, previous: 'cd'.repeat(32), unanswered: [earlier] }
+  const stated: LostRequests[] = []
+  const { session, client } = openSession(undefined, start, (lost) => void stated.push(lost))
+  client.attack = { intercept: () => new Response('{}', { status: 500 }) }
+  for (let call = 0; call < 2; call++) await (await ask(session, client)).text()
+  const lost = (times: number) => [{ n: 3, notary: ADDRESS, times }]
+  expect(stated.map(({ unanswered }) => unanswered)).toEqual([lost(1), lost(2)])
+  expect(session.unanswered).toEqual([earlier, ...lost(2)])
+  client.attack = { receipt: { attempt: 1 } }
+  await (await ask(session, client)).text()
+  expect(stated.map(({ unanswered }) => unanswered)).toEqual([lost(1), lost(2), []])
+  expect(new Set(stated.map(({ call }) => call)).size).toBe(1)
+  expect(session.unanswered).toEqual([earlier])
 })
 
 describe('a caller who leaves a stream of a session', () => {

@@ -15,8 +15,11 @@ import {
 } from '../support/agent-task.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { startProxyProgram } from '../support/proxy-program.ts'
+import { sendBody } from '../support/register-node.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+const KEYS_PATH = '/v1/dashboard/keys'
 
 let service: SharedAffidavit
 const folder = mkdtempSync(join(tmpdir(), 'affidavit-proxy-'))
@@ -93,6 +96,47 @@ describe('affidavit proxy --session', () => {
     const verified = await verify(file)
     expect(verified.stdout).toMatch(/^VERIFIED: /)
     expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(1)
+    expect(existsSync(`${file}.calls`)).toBe(false)
+  })
+
+  it('a program with another key neither adds a call to a session, nor ends it, nor fetches its evidence', async () => {
+    const file = join(folder, 'owned.json')
+    const order = { name: 'another program' }
+    const operator = { url: service.url, key: service.apiKey }
+    const created = await sendBody(operator, 'POST', KEYS_PATH, order)
+    const { key: apiKey } = (await created.json()) as { readonly key: string }
+    const messages = [{ role: 'user' as const, content: 'Hello' }]
+    const request = { model: 'demo/echo', messages }
+    const last = { headers: { 'affidavit-last': 'true' } }
+    const askBy = async (openai: OpenAI, more = {}) =>
+      (await openai.chat.completions.create(request, more).asResponse()).headers.get(
+        'affidavit-session',
+      )
+
+    const begun = await startProgram(['--session', file, '--token'])
+    const [, secret = ''] = new URL(begun.baseURL).pathname.split('/')
+    expect(secret).toMatch(/^[\w-]{22}$/)
+    expect((await fetch(`${new URL(begun.baseURL).origin}/v1/models`)).status).toBe(404)
+    const other = (openai: OpenAI) => openai.withOptions({ apiKey })
+    await expect(
+      begun.openai.withOptions({ apiKey: 'afd_invalid' }).chat.completions.create(request),
+    ).rejects.toMatchObject({ status: 401 })
+    expect(await askBy(begun.openai)).toBe(null)
+    expect(await askBy(other(begun.openai), last)).toBe('outside')
+    expect(await askBy(begun.openai)).toBe(null)
+    const { output } = await begun.stop('SIGKILL')
+    expect(output.split(secret)).toHaveLength(2)
+    expect(output).toMatch(/checked .* outside of the session/)
+
+    const again = await startProgram(['--session', file])
+    expect(await askBy(other(again.openai), last)).toBe('outside')
+    await again.openai.withOptions({ apiKey: 'afd_invalid' }).models.list()
+    expect(await askBy(again.openai, last)).toBe(null)
+    await again.openai.withOptions({ apiKey: 'afd_invalid' }).models.list()
+    expect((await again.stop()).code).toBe(0)
+    const verified = await verify(file)
+    expect(verified.stdout).toMatch(/^VERIFIED: /)
+    expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(3)
     expect(existsSync(`${file}.calls`)).toBe(false)
   })
 

@@ -46,8 +46,8 @@ export function registerProxy(program: Command): void {
       '--session <file>',
       'tie all calls into one session, the run of an agent, and keep it in this file, for ' +
         '`affidavit verify`. Calls are then made one after the other. The session belongs to the ' +
-        'first API key that has a checked call; calls with other keys are answered outside of it, ' +
-        'with the header `affidavit-session: outside`. A call of the owner with the header ' +
+        'first API key that has a checked call; calls with other keys are answered outside of the ' +
+        'session, with the header `affidavit-session: outside`. A call of the owner with the header ' +
         '`affidavit-last: true` ends the session; without it, the file does not show that no ' +
         'calls followed. The same file again continues a session that has not ended, as long ' +
         'as FILE.calls is beside it',

@@ -13,7 +13,7 @@ import type { SessionFile } from './session-file.ts'
 export type OwnedSession = {
   /** Uses the key for evidence if the session belongs to it. */
   recognize(apiKey: string | null): void
-  /** Decides whether a call with this key is made in the session or outside of it. */
+  /** Decides whether the session gets a call with this key. */
   admit(apiKey: string | null, signal: AbortSignal): Promise<Admission>
   /**
    * The key had a checked call, so the gateway knows it. It is used for evidence unless the owner's

@@ -67,7 +67,7 @@ const ANSWERED_HEADERS = [
   'request-id',
 ] as const
 
-/** Tells the caller that the session of the proxy does not have the call. */
+/** Header of answers that the session of the proxy does not have. */
 const SESSION_HEADER = 'affidavit-session'
 
 /**

@@ -69,14 +69,14 @@ export async function openJournal(path: string): Promise<Journal> {
     queue = adding.catch(() => undefined)
     return adding
   }
-  const addNote = (note: object) => add(`${JSON.stringify(note)}\n`)
+  const addStatement = (statement: object) => add(`${JSON.stringify(statement)}\n`)
 
   return {
     addCall: (proof) => add(proof.save()),
-    addOwner: (id, owner) => addNote({ format: OWNER_FORMAT, version: 1, id, owner }),
+    addOwner: (id, owner) => addStatement({ format: OWNER_FORMAT, version: 1, id, owner }),
     addLost(id, { call, unanswered }) {
       const stated = unanswered.length === 0 ? {} : { unanswered }
-      return addNote({ format: LOST_FORMAT, version: 1, id, call, ...stated })
+      return addStatement({ format: LOST_FORMAT, version: 1, id, call, ...stated })
     },
     size: () => size,
     async close() {
@@ -180,10 +180,10 @@ function createKeptSession() {
   return {
     /** Throws FormatError. */
     add(json: Json): void {
-      const isNote = isJsonObject(json) && memberOf(json, 'version') === 1
-      const format = isNote ? memberOf(json, 'format') : undefined
-      if (isNote && format === OWNER_FORMAT) addOwner(json)
-      else if (isNote && format === LOST_FORMAT) addLost(json)
+      const isStatement = isJsonObject(json) && memberOf(json, 'version') === 1
+      const format = isStatement ? memberOf(json, 'format') : undefined
+      if (isStatement && format === OWNER_FORMAT) addOwner(json)
+      else if (isStatement && format === LOST_FORMAT) addLost(json)
       else addCall(json)
     },
     read: (): KeptSession => ({ calls, start: readStart(), owner }),

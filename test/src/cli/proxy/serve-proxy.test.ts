@@ -140,7 +140,7 @@ describe('the bodies of requests', () => {
     const refused = await ask(proxy, '/messages', { body })
     expect(refused.headers.get('retry-after')).toBe('1')
     expect(await refused.json()).toMatchObject({ error: { code: 'proxy_busy' } })
-    // A small request fits, and nothing of it is counted afterwards.
+    // A small request fits, and does not count after its end.
     for (let call = 0; call < 5; call++)
       expect((await ask(proxy, '/messages', { body: '{}' })).status).toBe(200)
     for (const { socket } of await Promise.all(begun)) socket.destroy()

@@ -1,9 +1,10 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { writeSavedProof } from '#attestation/saved-proof.ts'
 import type { AnchoredEvidence } from '#client/anchored.ts'
 import type { Proof } from '#client/proof.ts'
+import { createSession, type SessionStart } from '#client/session.ts'
 import { openSessionFile } from '#src/cli/proxy/session-file.ts'
 import { folderOfTest } from '../../../support/folders.ts'
 
@@ -56,6 +57,13 @@ function sessionProof(n: number, more: { readonly last?: true } = {}): Proof {
   const save = () => writeSavedProof({ request, answer })
   return { hash, request, answer, unanswered: [], save } as unknown as Proof
 }
+
+/** A session that makes no calls. */
+const createSessionAt = (start: SessionStart | undefined) =>
+  createSession(start === undefined ? {} : { start }, {
+    open: () => () => Promise.reject(new Error('expected no call')),
+    anchored: neverAnchored,
+  })
 
 describe('a session that stops and starts again', () => {
   it('the calls stay beside a whole bundle until the session has had its last call', async () => {
@@ -115,6 +123,60 @@ describe('a session that stops and starts again', () => {
     expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
     expect(countCalls()).toBe(3)
     expect(namesIn(folder)).toEqual(['run.json'])
+  })
+
+  const NOTARY = `0x${'cd'.repeat(20)}`
+  const lostAt = (n: number, times: number) => [{ n, notary: NOTARY, times }]
+
+  it('requests without an answer and the owner outlast a crash, and are in the bundle', async () => {
+    const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
+    const owner = 'ef'.repeat(32)
+    const first = await open()
+    await first.keepLost(ID, { call: '01'.repeat(8), unanswered: lostAt(0, 1) })
+    await first.keepLost(ID, { call: '02'.repeat(8), unanswered: lostAt(0, 1) })
+    await first.keepLost(ID, { call: '02'.repeat(8), unanswered: lostAt(0, 2) })
+    expect(await first.close()).toMatchObject({ isOpen: true })
+
+    const second = await open()
+    expect(second).toMatchObject({ start: { id: ID, n: 0, previous: null }, owner: null })
+    await second.keepOwner(ID, owner)
+    await second.keep(sessionProof(0))
+    await second.keepLost(ID, { call: '01'.repeat(8), unanswered: [] })
+    await second.keepLost(ID, { call: '03'.repeat(8), unanswered: lostAt(1, 1) })
+    await second.close()
+
+    const third = await open()
+    const unanswered = [...lostAt(0, 2), ...lostAt(1, 1)]
+    expect(third.owner).toBe(owner)
+    expect(third.start).toEqual({ id: ID, n: 1, previous: HASHES[0], unanswered })
+    await third.keep(sessionProof(1, { last: true }))
+    third.complete('key', createSessionAt(third.start))
+    expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
+    expect(JSON.parse(readFileSync(path, 'utf8')).unanswered).toEqual(unanswered)
+  })
+
+  const lostLine = (more: object) =>
+    JSON.stringify({ format: 'affidavit-session-lost', version: 1, id: ID, ...more })
+  const call = '01'.repeat(8)
+  it.each([
+    ['of another session', lostLine({ id: 'cd'.repeat(16), call }), 'that of the lines before'],
+    ['without its call', lostLine({}), 'an object of format'],
+    ['with one more member', lostLine({ call, more: 1 }), 'an object of format'],
+    ['with a short call', lostLine({ call: '01' }), '16 lower-case hex digits'],
+    ['with no requests', lostLine({ call, unanswered: [] }), 'an array of 1 to 10000 entries'],
+    ['of no request', lostLine({ call, unanswered: lostAt(0, 0) }), 'a count from 1'],
+    ['of another version', lostLine({ call, version: 2 }), 'expected format affidavit-proof'],
+    [
+      'with an owner that is no digest',
+      JSON.stringify({ format: 'affidavit-session-owner', version: 1, id: ID, owner: 'afd_key' }),
+      '64 lower-case hex digits',
+    ],
+  ])('a line %s stops the proxy', async (_, line, message) => {
+    const lines = [lostLine({ call, unanswered: lostAt(0, 1) }), line].map((one) => `${one}\n`)
+    writeFileSync(`${path}.calls`, lines.join(''))
+    const opening = openSessionFile(path, { anchored: neverAnchored })
+    await expect(opening).rejects.toThrow(/^line 2 of /)
+    await expect(openSessionFile(path, { anchored: neverAnchored })).rejects.toThrow(message)
   })
 
   it('a proxy waits until another one has finished with the file', async () => {
