@@ -25,3 +25,11 @@ export class ProofError extends Error {
     this.code = code
   }
 }
+
+/**
+ * Nothing contradicts the evidence, but the reader's policy does not accept it: for example, it is
+ * of another release. The message says what was expected, and what was found.
+ */
+export class NotAcceptedError extends ProofError {
+  override readonly name = 'NotAcceptedError'
+}

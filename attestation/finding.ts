@@ -1,4 +1,5 @@
-import { AttestationError } from './nitro/attestation-error.ts'
+import { NotAcceptedError } from './errors.ts'
+import { AttestationError, isOfPolicy } from './nitro/attestation-error.ts'
 
 /**
  * The outcome of one check. A check that was not made has not passed. `detail`: what holds, what
@@ -8,6 +9,11 @@ export type Check<Name extends string> = {
   readonly name: Name
   readonly outcome: 'passed' | 'failed' | 'not checked'
   readonly detail: string
+  /**
+   * True for a failed check if nothing contradicts the evidence, but the reader's policy does not
+   * accept it.
+   */
+  readonly isOfPolicy?: true
 }
 
 /**
@@ -25,10 +31,22 @@ export function check<Name extends string>(
   describe: (fault: unknown) => string = reasonOf,
 ): Check<Name> {
   const attempted = attempt(find)
-  if ('fault' in attempted) return { name, outcome: 'failed', detail: describe(attempted.fault) }
+  if ('fault' in attempted) {
+    const { fault } = attempted
+    const failed = { name, outcome: 'failed', detail: describe(fault) } as const
+    return isRefusedByPolicy(fault) ? { ...failed, isOfPolicy: true } : failed
+  }
   return typeof attempted.value === 'string'
     ? { name, outcome: 'passed', detail: attempted.value }
     : { name, outcome: 'not checked', detail: attempted.value.notChecked }
+}
+
+/** True for a fault of evidence that nothing contradicts, but that the policy does not accept. */
+export function isRefusedByPolicy(fault: unknown): boolean {
+  return (
+    fault instanceof NotAcceptedError ||
+    (fault instanceof AttestationError && isOfPolicy(fault.code))
+  )
 }
 
 export function attempt<Value>(produce: () => Value): Attempt<Value> {

@@ -4,6 +4,7 @@ import { type EvidenceBundle, parseEvidenceBundle } from '#attestation/evidence/
 import type { BundleReport } from '#attestation/evidence/bundle-checks.ts'
 import { namedBlocksOf } from '#attestation/evidence/check-provider.ts'
 import type { BundlePolicy, ChainFacts } from '#attestation/evidence/policy.ts'
+import { isRefused } from '#attestation/evidence/verdict.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
@@ -213,7 +214,7 @@ function sayWhyNot(bundle: EvidenceBundle): string {
 }
 
 function refuseInvalid({ verdict, checks }: BundleReport): void {
-  if (verdict !== 'invalid') return
+  if (!isRefused(verdict)) return
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   throw new AffidavitError('invalid_evidence', `${failed?.name}: ${failed?.detail}`)
 }

@@ -20,6 +20,7 @@ export async function lookUpNonceBlock(
   const { chainId, providerBlock = null } = await readChainFacts(rpc, {
     anchor: null,
     provider: number,
+    chainId: null,
   })
   return { chainId, block: providerBlock }
 }

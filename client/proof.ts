@@ -46,7 +46,7 @@ export function createProof(
     ...kept,
     save: () => writeSavedProof({ request, answer, unanswered }),
     toString: () =>
-      `${sayVerdict('consistent', { failed: [], open: openIn(checks) })}\n${printChecks(checks)}`,
+      `${sayVerdict('incomplete', { failed: [], open: openIn(checks) })}\n${printChecks(checks)}`,
   }
 }
 

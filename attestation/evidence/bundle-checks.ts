@@ -93,11 +93,11 @@ export type BundleReport = Judgement<BundleCheckName> & {
   readonly source: BundleSource | null
   /** All checks of the provider's evidence. Empty if the bundle has no evidence. */
   readonly providerChecks: readonly ProviderCheck[]
-  /** Null if the bundle is invalid. */
+  /** Null if the bundle is refused. */
   readonly facts: BundleFacts | null
 }
 
-/** The facts of a bundle that is not invalid. A fact is null unless its check passed. */
+/** The facts of a bundle that is not refused. A fact is null unless its check passed. */
 export type BundleFacts = {
   readonly hash: string
   /** The account that signed. Its address also names the log: 0x, lower case. */

@@ -4,7 +4,7 @@ import { attempt, check, type Finding, reasonOf } from '../finding.ts'
 import { weightsOf } from '../providers/evidence/model-weights.ts'
 import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import type { ProviderJudgement } from '../providers/evidence/verify-provider-evidence.ts'
-import { requireChecks } from '../providers/provider-checks.ts'
+import { refuseFailedChecks } from '../providers/provider-checks.ts'
 import type { Receipt } from '../receipt.ts'
 import type { EvidenceBundle } from './bundle.ts'
 import type { BundleCheck, ProviderEvidenceFacts } from './bundle-checks.ts'
@@ -43,10 +43,15 @@ export async function judgeProvider(
 export async function namedBlocksOf(bundle: EvidenceBundle): Promise<NamedBlocks> {
   const { block, provider_evidence } = bundle
   const anchor = block?.number ?? null
-  if (provider_evidence === undefined) return { anchor, provider: null }
+  const { chain_id: chainId } = bundle.record.log
+  if (provider_evidence === undefined) return { anchor, provider: null, chainId }
   const { parseProviderEvidence } = await import('../providers/evidence/evidence-document.ts')
   const parsed = attempt(() => parseProviderEvidence(decodeBase64(provider_evidence)))
-  return { anchor, provider: 'value' in parsed ? (parsed.value.block?.number ?? null) : null }
+  return {
+    anchor,
+    chainId,
+    provider: 'value' in parsed ? (parsed.value.block?.number ?? null) : null,
+  }
 }
 
 /**
@@ -97,7 +102,8 @@ function checkAttested(
   policy: ProviderPolicy | null,
 ): Finding {
   if (policy === null) return { notChecked: 'no policy for the provider was given' }
-  requireChecks(checks)
+  const open = refuseFailedChecks(checks)
+  if (open !== null) return { notChecked: open }
   const roots = policy.roots.isReplaced ? ', under roots of the policy: for development' : ''
   const age = facts?.blockTimeMs === null ? '; its age is not checked' : ''
   return `${facts?.kind} at ${facts?.origin}, on ${facts?.tee}${roots}${age}`

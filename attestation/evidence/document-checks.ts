@@ -1,6 +1,6 @@
 import { addressOf } from '../account.ts'
 import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
-import { ProofError } from '../errors.ts'
+import { NotAcceptedError, ProofError } from '../errors.ts'
 import { type Attempt, attempt, check, type Finding, need, reasonOf } from '../finding.ts'
 import { checkMeasurements, type MatchedCode } from '../nitro/checks.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
@@ -116,14 +116,14 @@ export function checkExpectedConfiguration(
         `this one is ${encodeHex(digest)}`,
     }
   if (signed !== null && !equalBytes(signed, digest))
-    throw new ProofError(
+    throw new NotAcceptedError(
       'unexpected_configuration',
       `expected the configuration of the release, ${encodeHex(signed)}, got ${encodeHex(digest)}`,
     )
   if (configurations.length > 0 && !configurations.some((expected) => equalBytes(expected, digest)))
-    throw new ProofError(
+    throw new NotAcceptedError(
       'unexpected_configuration',
-      `expected another configuration than ${encodeHex(digest)}`,
+      `expected ${configurations.map(encodeHex).join(' or ')}, got ${encodeHex(digest)}`,
     )
   return release === null || signed === null
     ? 'the configuration is an expected one'

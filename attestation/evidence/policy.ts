@@ -85,8 +85,14 @@ export type ChainFacts = {
   readonly providerBlock?: LookedUpBlock['block']
 }
 
-/** The numbers of the blocks that evidence names. Null: it names none. */
-export type NamedBlocks = { readonly anchor: number | null; readonly provider: number | null }
+/** The numbers of the blocks that evidence names, and their chain. Null: it names none. */
+export type NamedBlocks = {
+  readonly anchor: number | null
+  readonly provider: number | null
+  readonly chainId: number | null
+}
+
+export const NO_BLOCKS: NamedBlocks = { anchor: null, provider: null, chainId: null }
 
 /** Reads the facts of the named blocks from a chain. */
 export type AskChain = (blocks: NamedBlocks) => Promise<ChainFacts>

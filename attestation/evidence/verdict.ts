@@ -5,13 +5,21 @@ type CheckNeed = 'always' | 'with a chain' | 'with a provider policy'
 /** Checks by name, in the order of the report. Value: when `verified` needs the check. */
 export type CheckTable<Name extends string> = Readonly<Record<Name, CheckNeed>>
 
+/**
+ * `verified`: no check failed, and every needed check passed. `incomplete`: no check failed, but
+ * the checks in `open` were not made, so their facts are not proved. `not_accepted`: nothing
+ * contradicts the evidence, but the reader's policy does not accept it. `invalid`: a check failed,
+ * so the evidence was changed or forged.
+ */
+export type Verdict = 'verified' | 'incomplete' | 'not_accepted' | 'invalid'
+
+/** True if the evidence must not be relied on. */
+export function isRefused(verdict: Verdict): boolean {
+  return verdict === 'invalid' || verdict === 'not_accepted'
+}
+
 export type Judgement<Name extends string> = {
-  /**
-   * `verified`: no check failed, and every needed check passed. `consistent`: no check failed, but
-   * the checks in `open` were not made, so their facts are not proved. `invalid`: a check failed,
-   * so trust no part of the evidence.
-   */
-  readonly verdict: 'verified' | 'consistent' | 'invalid'
+  readonly verdict: Verdict
   /** The checks that `verified` needs but that were not made. */
   readonly open: readonly Name[]
 }
@@ -40,8 +48,14 @@ export function judgeChecks<Name extends string>(
   const open = checks
     .filter(({ name, outcome }) => outcome === 'not checked' && isNeeded[table[name]])
     .map(({ name }) => name)
-  if (checks.some(({ outcome }) => outcome === 'failed')) return { verdict: 'invalid', open }
-  return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
+  return { verdict: refusedAs(checks) ?? (open.length === 0 ? 'verified' : 'incomplete'), open }
+}
+
+/** Null if no check failed. */
+export function refusedAs(checks: readonly Check<string>[]): 'invalid' | 'not_accepted' | null {
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  if (failed.length === 0) return null
+  return failed.every(({ isOfPolicy }) => isOfPolicy === true) ? 'not_accepted' : 'invalid'
 }
 
 /**

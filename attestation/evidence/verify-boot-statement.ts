@@ -27,7 +27,14 @@ import {
   verifyDocument,
 } from './document-checks.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
-import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
+import {
+  type CheckTable,
+  isRefused,
+  type Judgement,
+  judgeChecks,
+  orderChecks,
+  refuseForm,
+} from './verdict.ts'
 import type { AttestedLog } from './verify-head-attestation.ts'
 
 export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
@@ -138,7 +145,7 @@ export async function verifyBootStatement(
   ]
   const checks = orderChecks(made, BOOT_STATEMENT_CHECKS)
   const judgement = judgeChecks(checks, { table: BOOT_STATEMENT_CHECKS })
-  if (judgement.verdict === 'invalid') return { ...judgement, checks, facts: null }
+  if (isRefused(judgement.verdict)) return { ...judgement, checks, facts: null }
   const { timestampMs, pcrs: measurements } = need(document)
   const release = findExpectedCode(need(document), policy)?.release ?? null
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }

@@ -24,7 +24,7 @@ import {
 import { checkProvider, judgeProvider, providerFactsOf } from './check-provider.ts'
 import { checkEnclave, checkOutcome, findExpectedCode, registersOf } from './document-checks.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
-import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
+import { isRefused, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /**
  * Checks all facts of an evidence bundle, with no network and no clock. `json` is
@@ -85,8 +85,7 @@ export async function verifyBundle(
     erased: bundle.record.erased ?? null,
     source: bundle.source ?? null,
     providerChecks: provider?.checks ?? [],
-    facts:
-      judgement.verdict === 'invalid' ? null : gatherFacts(bundle, { checks, policy, provider }),
+    facts: isRefused(judgement.verdict) ? null : gatherFacts(bundle, { checks, policy, provider }),
   }
 }
 

@@ -19,7 +19,14 @@ import {
 import { headAttestationUserData } from './head-attestation.ts'
 import { type HeadAttestation, parseHeadAttestation } from './head-attestation-form.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
-import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
+import {
+  type CheckTable,
+  isRefused,
+  type Judgement,
+  judgeChecks,
+  orderChecks,
+  refuseForm,
+} from './verdict.ts'
 
 export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
@@ -144,7 +151,7 @@ export async function verifyHeadAttestation(
     table: HEAD_ATTESTATION_CHECKS,
     hasChain: chain !== undefined,
   })
-  const isInvalid = judgement.verdict === 'invalid'
+  const isInvalid = isRefused(judgement.verdict)
   return {
     ...judgement,
     checks,

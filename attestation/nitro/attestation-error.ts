@@ -155,3 +155,19 @@ export class AttestationError extends Error {
     return RULES[this.rule].stage
   }
 }
+
+/** A document refused with one of these codes can be genuine: the reader does not accept it. */
+const POLICY_CODES: ReadonlySet<string> = new Set<AttestationCode>([
+  'root_untrusted',
+  'debug_mode',
+  'measurement_zero',
+  'measurement_missing',
+  'measurement_mismatch',
+  'release_not_yet',
+  'release_expired',
+  'release_revoked',
+])
+
+export function isOfPolicy(code: string): boolean {
+  return POLICY_CODES.has(code)
+}

@@ -1,3 +1,4 @@
+import { NotAcceptedError } from '../errors.ts'
 import type { Check } from '../finding.ts'
 import { ProviderEvidenceError } from './provider-error.ts'
 
@@ -49,13 +50,62 @@ export function createProviderChecks<Name extends string>(
         return found.value
       } catch (fault) {
         if (!(fault instanceof ProviderEvidenceError)) throw fault
-        add({ name, outcome: 'failed', detail: fault.message }, fault.code)
+        const failed = { name, outcome: 'failed', detail: fault.message } as const
+        add(POLICY_CODES.has(fault.code) ? { ...failed, isOfPolicy: true } : failed, fault.code)
         return null
       }
     },
     list: () => namesOf(table).map((name) => made.get(name) ?? leftOut(name)),
   }
 }
+
+/** Evidence refused with one of these codes can be genuine: the policy does not accept it. */
+const POLICY_CODES: ReadonlySet<string> = new Set([
+  'provider_kind',
+  'provider_origin',
+  'block_missing',
+  'evidence_too_old',
+  'tee_not_accepted',
+  'configuration_not_accepted',
+  'weights_unknown',
+  'weights_not_accepted',
+  'gpu_missing',
+  'root_untrusted',
+  'evaluation_number_old',
+  'tcb_info_too_old',
+  'qe_identity_too_old',
+  'tcb_status_not_accepted',
+  'tcb_advisory_not_accepted',
+  'fmspc_not_accepted',
+  'td_debug',
+  'td_attributes_forbidden',
+  'td_attributes_missing',
+  'xfam_forbidden',
+  'xfam_missing',
+  'service_td',
+  'measurement_mismatch',
+  'debug_allowed',
+  'migration_allowed',
+  'migration_agent',
+  'vmpl_unexpected',
+  'tcb_below_floor',
+  'host_data_mismatch',
+  'firmware_provisional',
+  'platform_info_not_accepted',
+  'chip_not_accepted',
+  'log_unknown',
+  'authority_unknown',
+  'identity_issuer',
+  'identity_repository',
+  'identity_ref',
+  'identity_workflow',
+  'artifact_not_accepted',
+  'timestamp_log_unknown',
+  'compose_not_accepted',
+  'app_id_not_accepted',
+  'os_image_not_accepted',
+  'os_image_is_dev',
+])
 
 function namesOf<Name extends string>(table: Readonly<Record<Name, string>>): readonly Name[] {
   return Object.keys(table).filter((name): name is Name => Object.hasOwn(table, name))
@@ -89,8 +139,30 @@ export function waived(reason: string): NotMade {
 export function requireChecks(checks: readonly ProviderCheck[]): void {
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   if (failed) throw new ProviderEvidenceError(failed.code ?? 'failed', sayCheck(failed))
-  const open = checks.find(({ outcome, isWaived }) => outcome === 'not checked' && !isWaived)
+  const open = findOpen(checks)
   if (open) throw new ProviderEvidenceError('not_checked', sayCheck(open))
+}
+
+/**
+ * Throws as requireChecks for a failed check, or NotAcceptedError if only the policy refuses the
+ * evidence. Returns the first needed check that was not made, in words, or null.
+ */
+export function refuseFailedChecks(checks: readonly ProviderCheck[]): string | null {
+  const failed = findWorst(checks)
+  if (failed?.isOfPolicy) throw new NotAcceptedError(failed.code ?? 'failed', sayCheck(failed))
+  if (failed) throw new ProviderEvidenceError(failed.code ?? 'failed', sayCheck(failed))
+  const open = findOpen(checks)
+  return open === undefined ? null : sayCheck(open)
+}
+
+/** What contradicts the evidence comes before what only the policy refuses. */
+function findWorst(checks: readonly ProviderCheck[]): ProviderCheck | undefined {
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  return failed.find(({ isOfPolicy }) => isOfPolicy !== true) ?? failed[0]
+}
+
+function findOpen(checks: readonly ProviderCheck[]): ProviderCheck | undefined {
+  return checks.find(({ outcome, isWaived }) => outcome === 'not checked' && !isWaived)
 }
 
 function sayCheck({ name, outcome, detail }: ProviderCheck): string {

@@ -179,7 +179,7 @@ export function acceptedMeasurements(
     return {
       release,
       measurements: measurementSetOf(release),
-      refusal: refusalOf({ ...entry, revoked }, atMs),
+      refusal: refusedAs({ ...entry, revoked }, atMs),
     }
   })
   return {
@@ -234,7 +234,7 @@ function isWithin(
   )
 }
 
-function refusalOf(
+function refusedAs(
   { release, accepted_from: from, accepted_until: until, revoked }: ReleaseEntry,
   atMs: number,
 ): { readonly reason: ReleaseRefusal; readonly message: string } | null {

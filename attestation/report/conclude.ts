@@ -1,5 +1,6 @@
 import type { BundleFacts } from '../evidence/bundle-checks.ts'
-import type { Judgement } from '../evidence/verdict.ts'
+import { isRefused, type Verdict } from '../evidence/verdict.ts'
+import type { Check } from '../finding.ts'
 import { nameRelease } from '../release/release-name.ts'
 import type { SessionReport } from '../session/verify-session.ts'
 import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
@@ -9,17 +10,12 @@ import type { EvidenceFindings, EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'
 import { isoOf, printable, quoted } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
-import { isUndetermined, OTHER_ROOT } from './unknown-root.ts'
+import { OTHER_ROOT } from './unknown-root.ts'
 
 /** The result for evidence of any kind, in words. All programs use the same words. */
 export type Conclusion = {
-  readonly verdict: Judgement<string>['verdict']
-  /**
-   * Like `verdict`, but `undetermined` if the only fault is a root that the reader does not trust.
-   * In this case, `verdict` is `invalid`.
-   */
-  readonly standing: Judgement<string>['verdict'] | 'undetermined'
-  /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */
+  readonly verdict: Verdict
+  /** `VERIFIED`, `INCOMPLETE`, `NOT ACCEPTED` or `INVALID`, and the reason, on one line. */
   readonly headline: string
   /** The result for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
@@ -32,7 +28,7 @@ export type Conclusion = {
 /** Describes a judgement in words. Escapes text from the evidence. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
   const found = concludeFindings(judged)
-  const hasResult = found.standing === 'verified' || found.standing === 'consistent'
+  const hasResult = !isRefused(found.verdict)
   return { ...found, caution: hasResult && judged.hasOtherRoot ? OTHER_ROOT : null }
 }
 
@@ -60,25 +56,22 @@ export function saySentence({ finding, caution, notShown }: Conclusion): string 
 
 function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Found {
   const { checks, facts } = report
-  if (report.verdict !== 'invalid' && differences.length > 0)
+  if (!isRefused(report.verdict) && differences.length > 0)
     return {
       verdict,
-      standing: verdict,
       headline: `INVALID: failed at ${differences.join(', ')}.`,
       finding: 'This is not evidence of the texts that you kept.',
       notShown: [],
     }
-  if (differences.length === 0 && isUndetermined(checks)) return undetermined(verdict)
   const named = (outcome: string) =>
     checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
   const headline = sayVerdict(verdict, {
-    failed: named('failed'),
+    failed: failedOf(checks),
     open: verdict === 'verified' ? named('not checked') : open,
   })
-  if (verdict === 'invalid' || facts === null) return refuted(verdict, headline)
+  if (isRefused(verdict) || facts === null) return refuted(verdict, headline)
   return {
     verdict,
-    standing: verdict,
     headline,
     finding: `${saySigned(facts, open)} ${sayAnswered(facts)}`,
     notShown: listNotShown(open, [facts]),
@@ -90,20 +83,18 @@ function concludeRecords({
   records,
 }: Extract<EvidenceFindings, { kind: 'records' }>): Found {
   const checks = records.flatMap((record) => record.checks)
-  if (isUndetermined(checks)) return undetermined(verdict)
   const bad = records.filter(({ ok }) => !ok)
-  const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+  const failed = failedOf(checks)
   const open = records.flatMap(openOf)
   const [record] = records
   const isOne = records.length === 1 && record !== undefined
   const where = isOne ? '' : ` in ${bad.length || 'any'} of ${records.length} records`
   const headline = sayVerdict(verdict, { failed, open, where })
-  if (verdict === 'invalid') return refuted(verdict, headline)
+  if (isRefused(verdict)) return refuted(verdict, headline)
   const signed = records.flatMap((one) => one.signed ?? [])
   const [only] = isOne ? signed : []
   return {
     verdict,
-    standing: verdict,
     headline,
     finding:
       only === undefined
@@ -114,15 +105,12 @@ function concludeRecords({
 }
 
 function concludeSession({ verdict, checks, open, calls }: SessionReport): Found {
-  const named = (outcome: string) =>
-    checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
-  const failed = named('failed')
-  const invalid = calls.filter(({ report }) => report.verdict === 'invalid')
-  const isOfCalls = failed.length === 1 && failed[0] === 'evidence of calls'
-  if (isOfCalls && invalid.every(({ report }) => isUndetermined(report.checks)))
-    return undetermined(verdict)
+  const ofCalls = calls.flatMap(({ report }) => failedOf(report.checks))
+  const own = failedOf(checks)
+  const isOfCalls = own.every(({ name }) => name === 'evidence of calls')
+  const failed = verdict === 'not_accepted' && isOfCalls ? ofCalls : own
   const headline = sayVerdict(verdict, { failed, open })
-  if (verdict === 'invalid') return refuted(verdict, headline)
+  if (isRefused(verdict)) return refuted(verdict, headline)
   const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
   const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
   const ofSession = open.includes('one session')
@@ -133,7 +121,6 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
   const openOfSession = open.filter((name) => name !== 'evidence of calls')
   return {
     verdict,
-    standing: verdict,
     headline,
     finding:
       `These are ${calls.length} calls ${ofSession}, signed by ${signers}, ` +
@@ -146,27 +133,20 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
   }
 }
 
-function undetermined(verdict: Conclusion['verdict']): Found {
+function refuted(verdict: Verdict, headline: string): Found {
   return {
     verdict,
-    standing: 'undetermined',
-    headline: 'NOT DETERMINED: the attestation document leads to a root that you do not trust.',
+    headline,
     finding:
-      'It is not determined who signed this, so do not rely on it. Nothing was found to be changed. ' +
-      'The root of its attestation document is not one that you trust: ' +
-      'a development enclave has its own root, and a forger can make one.',
+      verdict === 'invalid'
+        ? 'Do not rely on this: it was changed or forged.'
+        : 'Nothing was found to be changed, but do not rely on this: you do not accept who signed it.',
     notShown: [],
   }
 }
 
-function refuted(verdict: Conclusion['verdict'], headline: string): Found {
-  return {
-    verdict,
-    standing: verdict,
-    headline,
-    finding: 'Do not rely on this: it was changed, or it is not what it claims to be.',
-    notShown: [],
-  }
+function failedOf<Name extends string>(checks: readonly Check<Name>[]): readonly Check<Name>[] {
+  return checks.filter(({ outcome }) => outcome === 'failed')
 }
 
 /** Returns the names of the record's checks that were not made. */

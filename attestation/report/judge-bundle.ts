@@ -2,7 +2,13 @@ import { completeRecord, type KeptExchange } from '../compare-exchange.ts'
 import { parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import { namedBlocksOf } from '../evidence/check-provider.ts'
-import type { AskChain, BundlePolicy, NamedBlocks } from '../evidence/policy.ts'
+import {
+  type AskChain,
+  type BundlePolicy,
+  type NamedBlocks,
+  NO_BLOCKS,
+} from '../evidence/policy.ts'
+import { isRefused } from '../evidence/verdict.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt } from '../finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
@@ -20,7 +26,7 @@ export type BundleJudgement = {
   readonly comparison: ComparedExchange['checks']
   /** The comparisons that failed. If any failed, the evidence belongs to another exchange. */
   readonly differences: readonly string[]
-  /** Empty if the bundle is invalid. */
+  /** Empty if the bundle is invalid or not accepted. */
   readonly exchange: ShownExchange
 }
 
@@ -53,19 +59,19 @@ export async function judgeBundle(
   )
   // Chunks without usage lack a part of the response, but the receipt has the hash of these chunks.
   const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
-  const held = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
+  const held = report.verdict === 'incomplete' && open.length === 0 ? 'verified' : report.verdict
   return {
     verdict: differences.length > 0 ? 'invalid' : held,
     open,
     report,
     comparison: checks,
     differences,
-    exchange: report.verdict === 'invalid' ? NOTHING_SHOWN : shown,
+    exchange: isRefused(report.verdict) ? NOTHING_SHOWN : shown,
   }
 }
 
 /** Other checks report a bundle that names no block, or that has another form. */
 async function blocksOf(bundle: JsonObject): Promise<NamedBlocks> {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
-  return 'value' in parsed ? await namedBlocksOf(parsed.value) : { anchor: null, provider: null }
+  return 'value' in parsed ? await namedBlocksOf(parsed.value) : NO_BLOCKS
 }

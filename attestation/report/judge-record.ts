@@ -2,9 +2,10 @@ import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { completeRecord, type KeptExchange, streamOf } from '../compare-exchange.ts'
 import { type StatedAbsence, statedAbsence } from '../erasure.ts'
+import { NotAcceptedError } from '../errors.ts'
 import { registersOf } from '../evidence/document-checks.ts'
-import type { Judgement } from '../evidence/verdict.ts'
-import { type Check, reasonOf } from '../finding.ts'
+import { refusedAs, type Verdict } from '../evidence/verdict.ts'
+import { type Check, isRefusedByPolicy, reasonOf } from '../finding.ts'
 import { isJsonObject, type Json, memberAt } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
@@ -195,8 +196,8 @@ function outcomeOf(record: Json): Receipt['outcome'] | null {
  * The verdict on records. It is never `verified`, because records lack the boot configuration and
  * the anchor.
  */
-export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
-  return reports.some(({ ok }) => !ok) ? 'invalid' : 'consistent'
+export function verdictOf(reports: readonly SubjectReport[]): Verdict {
+  return refusedAs(reports.flatMap(({ checks }) => checks)) ?? 'incomplete'
 }
 
 /**
@@ -228,7 +229,8 @@ async function checkAttestation(
       isDebugMode: facts.isDebugMode,
     })
   } catch (fault) {
-    return give('failed', reasonOf(fault))
+    const { check, holder } = give('failed', reasonOf(fault))
+    return { check: isRefusedByPolicy(fault) ? { ...check, isOfPolicy: true } : check, holder }
   }
 }
 
@@ -254,7 +256,8 @@ function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)
   if (expected === null || (userData !== null && equalBytes(userData, expected))) return
   const got = userData === null ? 'no configuration' : encodeHex(userData)
-  throw new RangeError(
+  throw new NotAcceptedError(
+    'unexpected_configuration',
     `expected the configuration of the release, ${encodeHex(expected)}, got ${got}`,
   )
 }

@@ -43,8 +43,8 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   const found = { signers, trusted: keys === null ? 0 : ours.length, needed }
   if (ours.some((signer) => !signer.holds))
     return { ...found, verdict: 'invalid', fault: 'signature' }
-  if (keys === null) return { ...found, verdict: 'consistent', fault: null }
-  if (ours.length < needed) return { ...found, verdict: 'invalid', fault: 'too few signers' }
+  if (keys === null) return { ...found, verdict: 'incomplete', fault: null }
+  if (ours.length < needed) return { ...found, verdict: 'not_accepted', fault: 'too few signers' }
   return { ...found, verdict: 'verified', fault: null }
 }
 

@@ -21,7 +21,7 @@ export function saySource(source: BundleSource): string {
 export function adviseOnSource({ verdict, open, report }: BundleJudgement): string | null {
   const { source } = report
   const isUnexpected = open.includes('measurements') || open.includes('expected configuration')
-  if (source === null || verdict !== 'consistent' || !isUnexpected) return null
+  if (source === null || verdict !== 'incomplete' || !isUnexpected) return null
   const runner = runnerOf(source)
   const whom =
     runner.length === 0

@@ -1,5 +1,5 @@
 import type { Demands, SessionPlace } from '../demands.ts'
-import { ProofError } from '../errors.ts'
+import { NotAcceptedError, ProofError } from '../errors.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import type { CheckTable } from '../evidence/verdict.ts'
 import { type Attempt, type Check, check, type Finding, need } from '../finding.ts'
@@ -100,10 +100,16 @@ function checkEvidence(calls: readonly CheckedCall[]): Finding {
   const invalid = withVerdict('invalid')
   if (invalid.length > 0)
     throw refuse('invalid_call', `the evidence of ${sayCalls(invalid)} is invalid`)
-  const consistent = withVerdict('consistent')
-  if (consistent.length === 0) return `${calls.length} calls are verified`
-  const open = new Set(consistent.flatMap((at) => calls[at]?.report.open ?? []))
-  return { notChecked: `of ${sayCalls(consistent)}: ${[...open].join(', ')}` }
+  const foreign = withVerdict('not_accepted')
+  if (foreign.length > 0)
+    throw new NotAcceptedError(
+      'call_not_accepted',
+      `your policy does not accept the evidence of ${sayCalls(foreign)}`,
+    )
+  const incomplete = withVerdict('incomplete')
+  if (incomplete.length === 0) return `${calls.length} calls are verified`
+  const open = new Set(incomplete.flatMap((at) => calls[at]?.report.open ?? []))
+  return { notChecked: `of ${sayCalls(incomplete)}: ${[...open].join(', ')}` }
 }
 
 function checkId(

@@ -2,8 +2,20 @@ import { DIALECTS, type Dialect } from '../dialects/dialects.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import { namedBlocksOf } from '../evidence/check-provider.ts'
-import type { AskChain, BundleContext, BundlePolicy, ChainFacts } from '../evidence/policy.ts'
-import { type Judgement, judgeChecks, orderChecks, refuseForm } from '../evidence/verdict.ts'
+import {
+  type AskChain,
+  type BundleContext,
+  type BundlePolicy,
+  type ChainFacts,
+  NO_BLOCKS,
+} from '../evidence/policy.ts'
+import {
+  isRefused,
+  type Judgement,
+  judgeChecks,
+  orderChecks,
+  refuseForm,
+} from '../evidence/verdict.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt, reasonOf } from '../finding.ts'
 import type { Json, JsonObject } from '../json/value.ts'
@@ -73,7 +85,7 @@ export async function verifySession(
   const bundles = given.map((bundle) => attempt(() => parseEvidenceBundle(bundle)))
   const read = bundles.map((bundle) => ('value' in bundle ? bundle.value : null))
   const reports = await verifyCalls(given, read, { policy, context })
-  const holds = reports.every(({ verdict }) => verdict !== 'invalid')
+  const holds = !reports.some(({ verdict }) => isRefused(verdict))
   const related = holds
     ? relateCalls(read.flatMap((one) => (one === null ? [] : [contentOf(one)])))
     : null
@@ -84,7 +96,7 @@ export async function verifySession(
   ]
   const checks = orderChecks(made, SESSION_CHECKS)
   const judgement = judgeChecks(checks, { table: SESSION_CHECKS })
-  const isShown = judgement.verdict !== 'invalid' && related !== null
+  const isShown = !isRefused(judgement.verdict) && related !== null
   return {
     ...judgement,
     checks,
@@ -106,7 +118,7 @@ async function verifyCalls(
   const reports: BundleReport[] = []
   for (const [at, bundle] of given.entries()) {
     const parsed = read[at] ?? null
-    const blocks = parsed ? await namedBlocksOf(parsed) : { anchor: null, provider: null }
+    const blocks = parsed ? await namedBlocksOf(parsed) : NO_BLOCKS
     const key = `${blocks.anchor} ${blocks.provider}`
     const chain = known.get(key) ?? (await askChain?.(blocks))
     if (chain !== undefined) known.set(key, chain)

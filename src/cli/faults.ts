@@ -1,15 +1,24 @@
+import type { Verdict } from '#attestation/evidence/verdict.ts'
 import type { FaultKind } from '#attestation/or-null.ts'
 
 export const EXIT_CODES = {
-  /** The command succeeded. In a check, nothing failed. */
+  /** The command succeeded. A check: VERIFIED. */
   done: 0,
-  /** The command failed. In a check, something failed. */
+  /** The command failed. A check: INVALID or NOT ACCEPTED. */
   failed: 1,
   /** The command line was wrong. Nothing was tried. */
   usage: 2,
-  /** The command has no result, because a file or a service is missing or was refused. */
+  /**
+   * The command has no result, because a file or a service is missing or was refused. A check:
+   * INCOMPLETE.
+   */
   unavailable: 3,
 } as const
+
+export function exitCodeOf(verdict: Verdict): number {
+  if (verdict === 'incomplete') return EXIT_CODES.unavailable
+  return verdict === 'verified' ? EXIT_CODES.done : EXIT_CODES.failed
+}
 
 /** Returns the code of a command that did several things: the code of the worst result. */
 export function worstOf(codes: readonly number[]): number {

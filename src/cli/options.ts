@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import { decodeHex } from '#attestation/bytes.ts'
 import { PCR_BYTES, PCRS_MAX } from '#attestation/nitro/document.ts'
 import { OUTCOMES, type Receipt } from '#attestation/receipt.ts'
@@ -31,7 +31,6 @@ export type BundleOptions = AttestationOptions & {
   readonly providerPolicy?: string
   readonly rpc?: string
   readonly confirmations?: number
-  readonly require?: 'verified'
   readonly allowOutcome?: readonly ReceiptOutcome[]
 }
 
@@ -107,9 +106,6 @@ export function addBundleOptions(command: Command): Command {
       parseConfirmations,
     )
     .optionsGroup('What is enough:')
-    .addOption(
-      new Option('--require <verdict>', 'fail on a weaker verdict than this').choices(['verified']),
-    )
     .option(
       '--allow-outcome <outcomes>',
       `also accept answers that were cut: ${CUT_OUTCOMES.join(', ')}, separated by commas`,

@@ -29,7 +29,7 @@ export type Result = {
   readonly differences: readonly string[]
 }
 
-const Verdicts = z.enum(['verified', 'consistent', 'invalid'])
+const Verdicts = z.enum(['verified', 'incomplete', 'not_accepted', 'invalid'])
 const Checks = z.array(
   z.object({ name: z.string(), outcome: z.enum(['passed', 'failed', 'not checked']) }),
 )
@@ -56,7 +56,7 @@ export function judgeRun(one: ConformanceCase, run: Run, strictness: Strictness)
   if (run.endedFor !== null) return give(run.endedFor, [run.endedFor])
   const found = readReport(one, run.stdout)
   const { verdict, failed, not_checked: notChecked } = one.expect
-  const code = verdict === 'invalid' ? 1 : 0
+  const code = { verified: 0, incomplete: 3, not_accepted: 1, invalid: 1 }[verdict]
   if (found === null) {
     const got = `no report, exit code ${run.code}`
     const isRefused = failed === null && run.code !== 0
@@ -86,7 +86,7 @@ export function describeExpected({ expect }: ConformanceCase): string {
 }
 
 function describe({ verdict, failed, notChecked }: Found): string {
-  const named = verdict === 'consistent' ? notChecked : failed
+  const named = verdict === 'incomplete' ? notChecked : failed
   return named.length === 0 ? verdict : `${verdict}: ${named.join(', ')}`
 }
 

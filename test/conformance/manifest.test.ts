@@ -61,10 +61,16 @@ describe('the manifest', () => {
     const seen = new Set(cases.map(({ kind, expect: { verdict } }) => `${kind} ${verdict}`))
     // A source without boot configuration or anchor is never verified.
     for (const kind of ['record', 'stream', 'answer']) {
-      for (const verdict of ['consistent', 'invalid']) expect(seen).toContain(`${kind} ${verdict}`)
+      for (const verdict of ['incomplete', 'not_accepted', 'invalid'])
+        expect(seen).toContain(`${kind} ${verdict}`)
       expect(seen).not.toContain(`${kind} verified`)
     }
-    for (const pair of ['bundle verified', 'bundle consistent', 'bundle invalid'])
+    for (const pair of [
+      'bundle verified',
+      'bundle incomplete',
+      'bundle not_accepted',
+      'bundle invalid',
+    ])
       expect(seen).toContain(pair)
     expect(seen).toContain('document verified')
   })
@@ -83,7 +89,7 @@ describe('every check has a case that fails nothing else', () => {
     expect(
       cases.some(
         ({ expect: { verdict, not_checked: open } }) =>
-          verdict === 'consistent' && open?.includes('outcome') === true,
+          verdict === 'incomplete' && open?.includes('outcome') === true,
       ),
     ).toBe(true)
   })

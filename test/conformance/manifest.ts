@@ -42,7 +42,7 @@ export type ChainAnswers = {
   readonly times?: Readonly<Record<string, number>>
 }
 
-export type Verdict = 'verified' | 'consistent' | 'invalid'
+export type Verdict = 'verified' | 'incomplete' | 'not_accepted' | 'invalid'
 
 /** The result that a verifier must find. */
 export type Expectation = {

@@ -220,10 +220,10 @@ describe('the action', () => {
   it('the action fails the step for a consistent bundle unless require is consistent', async () => {
     const { root, bundle } = caseOf('bundle/whole')
     const refused = await runAction({ program, bundle, root })
-    expect(refused).toMatchObject({ code: 1, outputs: { verdict: 'consistent' } })
-    expect(refused.printed).toMatch(/::error .*CONSISTENT: .*\(require is verified\)/)
-    const taken = await runAction({ program, bundle, root, require: 'consistent' })
-    expect(taken).toMatchObject({ code: 0, outputs: { verdict: 'consistent' } })
+    expect(refused).toMatchObject({ code: 1, outputs: { verdict: 'incomplete' } })
+    expect(refused.printed).toMatch(/::error .*INCOMPLETE: .*\(require is verified\)/)
+    const taken = await runAction({ program, bundle, root, require: 'incomplete' })
+    expect(taken).toMatchObject({ code: 0, outputs: { verdict: 'incomplete' } })
   })
 
   it('the action gives the verdict failed for a bundle that cannot be read', async () => {
@@ -296,7 +296,7 @@ process.exit(status ?? 1)
     })
     const start = (integrity: string) =>
       runAction(
-        { version: VERSION, integrity, ...caseOf('bundle/whole'), require: 'consistent' },
+        { version: VERSION, integrity, ...caseOf('bundle/whole'), require: 'incomplete' },
         {
           npm_config_registry: registry.url,
           npm_config_cache: join(workspace, 'runner', 'cache'),
@@ -366,7 +366,7 @@ process.exit(status ?? 1)
     'the input %s is never taken for an option of the program',
     async (name) => {
       const { bundle, root } = caseOf('bundle/whole')
-      const given = { program, bundle, root, require: 'consistent', [name]: '--any-measurement' }
+      const given = { program, bundle, root, require: 'incomplete', [name]: '--any-measurement' }
       expect(await runAction(given)).toMatchObject({ code: 1, outputs: { verdict: 'failed' } })
     },
   )

@@ -9,7 +9,7 @@ const ROOT = join(import.meta.dirname, '../..')
  * Lines that auditors read of the enclave: of every source that its entry loads. It goes down; where
  * it must go up, the commit says why.
  */
-const LINES_MAX = 13_919
+const LINES_MAX = 13_927
 
 /** The sources that this one loads, itself included. */
 function closureOf(file: string, known = new Set<string>()): ReadonlySet<string> {

@@ -31,7 +31,7 @@ describe('docs/errors.md', () => {
     const verdicts = firstCells(files).flatMap(
       (cell) => cell.match(/[A-Z]{2,}(?: [A-Z]{2,})*/g) ?? [],
     )
-    expect(verdicts).toContain('NOT DETERMINED')
+    expect(verdicts).toContain('NOT ACCEPTED')
     expect(verdicts.filter((verdict) => !headlines.includes(verdict))).toEqual([])
   })
 })

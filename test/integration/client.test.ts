@@ -121,9 +121,9 @@ describe('its fetch', () => {
     ])
     expect(String(proof)).toContain('passed       signature')
     expect(await verify(proof as Proof)).toMatch(
-      /^CONSISTENT: .*: measurements, boot configuration, anchor\.\n/,
+      /^INCOMPLETE: .*: measurements, boot configuration, anchor\.\n/,
     )
-    expect(String(proof)).toMatch(/^CONSISTENT: .*anchor/)
+    expect(String(proof)).toMatch(/^INCOMPLETE: .*anchor/)
   })
 
   it("a record of the client's fetch has no content, and the proof that the client kept completes it", async () => {

@@ -615,7 +615,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
       await page.waitForURL(`**/c/${answer.hash}`)
       const verdict = page.locator('[data-verdict=consistent]')
       const parts = {
-        verdict: verdict.getByRole('heading', { name: 'CONSISTENT development' }),
+        verdict: verdict.getByRole('heading', { name: 'INCOMPLETE development' }),
         unchanged: verdict.getByText('neither was changed since'),
         open: verdict.getByText('not checked: request hash, response hash'),
       }

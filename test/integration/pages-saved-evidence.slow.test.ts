@@ -100,7 +100,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     const { page, faults, strangers } = await openSaved(stdout)
     const verdict = page.locator('[data-verdict]')
     await page.locator('[data-round="1"]').waitFor()
-    expect(await verdict.getAttribute('data-verdict')).toBe('undetermined')
+    expect(await verdict.getAttribute('data-verdict')).toBe('not_accepted')
     for (const panel of await page.locator('.panel > summary').all()) await panel.click()
     await page
       .getByLabel('Fill in from a file')

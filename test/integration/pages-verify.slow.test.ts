@@ -102,8 +102,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const { page, driver, faults, strangers } = await openVerify()
     const bare = await driver.check(jsonFile(bundle))
     expect([bare.verdict, bare.links.notary, bare.links.code]).toEqual([
-      'undetermined',
-      'undetermined',
+      'not_accepted',
+      'not_accepted',
       'open',
     ])
     expect(await page.locator('.verdict').textContent()).toContain('nsm/root.crt.pem')
@@ -161,7 +161,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const { page, driver } = await openVerify()
     await driver.expect({ roots: demands.roots ?? [] }, fileOf)
     const report = await driver.check(jsonFile(bundle))
-    expect(report.verdict).toBe('consistent')
+    expect(report.verdict).toBe('incomplete')
     expect(report.links).toMatchObject({ notary: 'holds', code: 'open', log: 'holds' })
     const code = page.locator('[data-link="code"]')
     await code.locator('summary').click()
@@ -228,14 +228,14 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const { page, driver } = await openVerify()
     const document = { name: 'document', bytes: decodeBase64(bundle.record.attestation) }
     const refused = await driver.check(document)
-    expect([refused.verdict, refused.failed]).toEqual(['undetermined', ['root_untrusted']])
+    expect([refused.verdict, refused.failed]).toEqual(['not_accepted', ['root_untrusted']])
     await driver.expect({ ...demands, configurations: [], historical: true }, fileOf)
     expect((await driver.check(document)).verdict).toBe('verified')
     await driver.expect({}, fileOf)
     const base64 = { name: 'text', bytes: Buffer.from(bundle.record.attestation) }
     expect((await driver.check(base64)).failed).toEqual(['root_untrusted'])
     for (const file of ['releases/measurements.json', 'releases/releases.json'])
-      expect((await driver.check(join(VECTORS, file))).verdict).toBe('consistent')
+      expect((await driver.check(join(VECTORS, file))).verdict).toBe('incomplete')
     const { trusted } = await readReleaseKey()
     await driver.expect({ release_keys: [trusted] }, fileOf)
     expect((await driver.check(join(VECTORS, 'releases/measurements.json'))).verdict).toBe(
@@ -248,7 +248,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await driver.expect({}, fileOf)
     const image = await driver.check(join(VECTORS, 'eif/synthetic-signed.eif'))
     expect([image.verdict, image.sentence]).toEqual([
-      'consistent',
+      'incomplete',
       'The image was measured. You gave no measurements to compare with.',
     ])
     expect((await driver.check(join(VECTORS, 'eif/synthetic-badcrc.eif'))).sentence).toContain(

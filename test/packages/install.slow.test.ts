@@ -328,7 +328,7 @@ const CONSUMER = `
 import { AffidavitError, connect, type AffidavitErrorCode, type Proof } from 'affidavit'
 import { decodeHex, FormatError, parseExactJson, verifyBundle, type BundleReport } from 'affidavit/attestation'
 const report: BundleReport = await verifyBundle(parseExactJson(new TextEncoder().encode('{}')), { configurations: [decodeHex('00')] })
-const verdict: 'verified' | 'consistent' | 'invalid' = report.verdict
+const verdict: 'verified' | 'incomplete' | 'invalid' = report.verdict
 // @ts-expect-error: a verdict is none of these
 const other: 'passed' = report.verdict
 new FormatError('invalid_hash', other.concat(verdict)).code satisfies string

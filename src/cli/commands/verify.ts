@@ -41,17 +41,16 @@ an HTML file that has evidence (only its evidence is read), or (with --request) 
 With --request and --answer, what you sent and received is compared with the evidence; a difference is INVALID.
 Evidence of an encrypted call has no content: these files, or the saved proof as --answer, complete it.
 The question and the answer are printed from the evidence, shortened and escaped.
-The verdict: VERIFIED, every necessary check passed; CONSISTENT, nothing failed, but some checks were not made, and
-it names them; NOT DETERMINED, the document leads to a root that you do not trust (for programs: invalid); INVALID, a
-check failed: do not trust this evidence.
+The verdict: VERIFIED, every necessary check passed. INCOMPLETE, nothing failed, but something needed was not checked:
+it says what to bring. NOT ACCEPTED, nothing contradicts the evidence, but your policy does not accept this enclave,
+release, root or provider: it says what was expected, and what was found. INVALID, it was changed or forged.
 What you do not give is not checked, and never counts as passed: expected measurements (--expect; --release with
 --release-key, or --pcr), the expected boot configuration (--expect, --configuration), the chain (--rpc). A bundle's
 attestation document is always verified, with AWS's root or --root; a record's only with --expect, --release, --pcr,
 --any-measurement, --allow-debug, --root or --crl. Both are verified at their own time, and releases are compared with
 that time, too.
-An answer that was cut (outcome client_disconnected or upstream_error) is CONSISTENT at best, unless
+An answer that was cut (outcome client_disconnected or upstream_error) is INCOMPLETE at best, unless
 --allow-outcome names its outcome.
-A record, an answer or a stream alone is CONSISTENT at best: it has neither the boot configuration nor the anchor.
-Exit codes: 0 nothing failed, 1 a check failed (or less than --require), or the gateway gave other evidence, 2 usage,
-or a file that is not JSON,
-3 not decided: no such file, no answer, no access, or the chain was not reached.`
+A record, an answer or a stream alone is INCOMPLETE at best: it has neither the boot configuration nor the anchor.
+Exit codes: 0 VERIFIED; 1 INVALID or NOT ACCEPTED, or the gateway gave other evidence; 2 usage, or a file that is not
+JSON; 3 INCOMPLETE, or no result: no such file, no answer, no access, or the chain was not reached.`

@@ -4,19 +4,27 @@ import { readChainFacts } from '#client/chain-facts.ts'
 import { createRpc, RpcError } from '#client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
-/** Does the same as readChainFacts. Throws ChainUnreached. */
+/** Does the same as readChainFacts. Throws ChainUnreached, also for another chain. */
 export async function reachChainFacts(url: string, blocks: NamedBlocks): Promise<ChainFacts> {
-  return await readChainFacts(createRpc({ url }), blocks).catch(throwUnreached)
+  const facts = await readChainFacts(createRpc({ url }), blocks).catch(throwUnreached)
+  const { chainId } = blocks
+  if (chainId !== null && facts.chainId !== chainId)
+    throw new ChainUnreached(
+      `--rpc: expected an endpoint of chain ${chainId}, got chain ${facts.chainId}`,
+      EXIT_CODES.usage,
+    )
+  return facts
 }
 
 /** Throws ChainUnreached in place of RpcError, and any other fault as it is. */
 export function throwUnreached(fault: unknown): never {
-  throw fault instanceof RpcError ? new ChainUnreached(printable(fault.message)) : fault
+  if (!(fault instanceof RpcError)) throw fault
+  throw new ChainUnreached(`the chain cannot be reached: ${printable(fault.message)}`)
 }
 
 /** The chain's endpoint gave no usable answer. Checks without the chain are still possible. */
 export class ChainUnreached extends CliError {
-  constructor(reason: string) {
-    super(`the chain cannot be reached: ${reason}`, EXIT_CODES.unavailable)
+  constructor(message: string, exitCode: number = EXIT_CODES.unavailable) {
+    super(message, exitCode)
   }
 }

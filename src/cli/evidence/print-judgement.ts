@@ -23,14 +23,14 @@ type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
-  const { verdict, standing, headline, caution } = conclusion
-  const colour = caution === null ? COLOURS[standing] : 'yellow'
+  const { verdict, headline, caution } = conclusion
+  const colour = caution === null ? COLOURS[verdict] : 'yellow'
   const failed = checksOf(judged).filter(({ outcome }) => outcome === 'failed')
   const blocks = [
     `${styleText(colour, headline, { stream: process.stdout })}\n${saySentence(conclusion)}\n`,
     failed.length === 0 ? '' : formatChecks(failed),
     hintAtRoot(failedDetails(failed)),
-    verdict === 'consistent'
+    verdict === 'incomplete'
       ? adviseOn(judged, source)
           .map((line) => `- ${line}\n`)
           .join('')
@@ -73,10 +73,10 @@ function printReport(judged: EvidenceJudgement): readonly string[] {
 
 const COLOURS = {
   verified: 'green',
-  consistent: 'yellow',
-  undetermined: 'yellow',
+  incomplete: 'yellow',
+  not_accepted: 'yellow',
   invalid: 'red',
-} as const satisfies Record<Conclusion['standing'], string>
+} as const satisfies Record<Conclusion['verdict'], string>
 
 function checksOf(judged: EvidenceFindings): readonly Check<string>[] {
   switch (judged.kind) {

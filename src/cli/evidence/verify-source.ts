@@ -15,7 +15,7 @@ import {
 } from '#attestation/report/read-evidence.ts'
 import type { ListingVerifier } from '#attestation/revocation/listing-verifier.ts'
 import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.ts'
-import { CliError, EXIT_CODES, worstOf } from '../faults.ts'
+import { CliError, EXIT_CODES, exitCodeOf, worstOf } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { sayPage } from './evidence-page.ts'
@@ -33,8 +33,8 @@ type VerifyOutcome = {
   readonly exitCode: number
 }
 
-/** `warning`: why the chain could not be asked, otherwise null. */
-type Judged = { readonly judged: EvidenceJudgement; readonly warning: string | null }
+/** `unreached`: why the chain could not be asked, otherwise null. */
+type Judged = { readonly judged: EvidenceJudgement; readonly unreached: CliError | null }
 
 /**
  * Prints each result. If there are several sources, prints the source's name above each result.
@@ -86,21 +86,24 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const isOfOne =
     evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
   const verifier = openVerifier({ isOfOne })
-  const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
+  const { judged, unreached } = await judge(evidence, {
+    expected,
+    kept,
+    verifier,
+    rpc: options.rpc,
+  })
   if (!isOfOne) checkAllUsed(verifier)
   const { verdict } = judged
-  const isOk = options.require === undefined ? verdict !== 'invalid' : verdict === options.require
+  const isOk = verdict === 'verified'
   const isSavedProof = evidence.kind === 'records' && evidence.subjects[0]?.isSaved === true
   const output = options.json
     ? printJson(judged, isOk)
     : printText(judged, { name: source, isSavedProof })
-  return { output, warning, exitCode: exitCodeOf(isOk, warning) }
-}
-
-/** Even a good result does not count if the wanted chain could not be asked. */
-function exitCodeOf(isOk: boolean, warning: string | null): number {
-  if (isOk && warning !== null) return EXIT_CODES.unavailable
-  return EXIT_CODES[isOk ? 'done' : 'failed']
+  return {
+    output,
+    warning: unreached?.message ?? null,
+    exitCode: worstOf([exitCodeOf(verdict), unreached?.exitCode ?? EXIT_CODES.done]),
+  }
 }
 
 /** Throws if a revocation list applies to none of the documents. */
@@ -127,14 +130,14 @@ async function judge(
       throw fault instanceof EvidenceError ? sayEvidenceFault(fault) : fault
     }
   }
-  if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
+  if (rpc === undefined) return { judged: await judgeBy(null), unreached: null }
   // The module is loaded only when needed, so other checks start in half the time.
   const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
-    return { judged: await judgeBy((blocks) => reachChainFacts(rpc, blocks)), warning: null }
+    return { judged: await judgeBy((blocks) => reachChainFacts(rpc, blocks)), unreached: null }
   } catch (fault) {
     if (!(fault instanceof ChainUnreached)) throw fault
-    return { judged: await judgeBy(null), warning: fault.message }
+    return { judged: await judgeBy(null), unreached: fault }
   }
 }
 

@@ -14,7 +14,7 @@ export type OwnedSession = {
   /** Uses the key for evidence if the session belongs to it. */
   recognize(apiKey: string | null): void
   /** Decides whether the session gets a call with this key. */
-  admit(apiKey: string | null, signal: AbortSignal): Promise<Admission>
+  admit(apiKey: string | null, signal: AbortSignal): Promise<SessionAdmission>
   /**
    * The key had a checked call, so the gateway knows it. It is used for evidence unless the owner's
    * key came before.
@@ -22,7 +22,7 @@ export type OwnedSession = {
   accept(apiKey: string | null): void
 }
 
-export type Admission = {
+export type SessionAdmission = {
   readonly fetch: Fetch
   readonly isOutside: boolean
   /** Must be called after the call. */
@@ -69,7 +69,7 @@ export function openOwnedSession(
     return await session.fetch(input, init)
   }
 
-  function claimSession(by: string): Admission {
+  function claimSession(by: string): SessionAdmission {
     let leave: () => void = () => undefined
     const left = new Promise<void>((resolve) => {
       leave = resolve

@@ -24,14 +24,14 @@ export class RequestRefused extends Error {
 /** Bytes, also of a body that was decompressed. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-export type BodyLimits = {
+export type RequestLimits = {
   /** Bytes of the bodies of all requests that run at the same time. */
   readonly bytesMax: number
   /** Milliseconds without a byte of a body after which its request is refused. */
   readonly silenceMs: number
 }
 
-export const BODY_LIMITS: BodyLimits = { bytesMax: 4 * REQUEST_BYTES_MAX, silenceMs: 10_000 }
+export const BODY_LIMITS: RequestLimits = { bytesMax: 4 * REQUEST_BYTES_MAX, silenceMs: 10_000 }
 
 export type RequestBody = {
   /** Null for another method than POST. */
@@ -46,7 +46,7 @@ export type RequestBody = {
  * RequestRefused: 400, 408 after a silence, 413, 415, and 503 when all bodies together are too
  * large. Rejects with the signal's reason when the signal is aborted.
  */
-export function createBodyReader({ bytesMax, silenceMs }: BodyLimits) {
+export function createBodyReader({ bytesMax, silenceMs }: RequestLimits) {
   let held = 0
   let decoding: Promise<unknown> = Promise.resolve()
 

@@ -11,12 +11,12 @@ import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError } from '#client/errors.ts'
 import type { Proof } from '#client/proof.ts'
 import { type CallerError, describeFault, LostCall, SAY_MADE } from './caller-errors.ts'
-import type { Admission, OwnedSession } from './owned-session.ts'
+import type { OwnedSession, SessionAdmission } from './owned-session.ts'
 import {
   BODY_LIMITS,
-  type BodyLimits,
   createBodyReader,
   type RequestBody,
+  type RequestLimits,
   RequestRefused,
 } from './request-bodies.ts'
 
@@ -90,7 +90,7 @@ export async function serveProxy(options: {
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
   /** How long `close` waits for calls that were sent, milliseconds. Default 30,000. */
   readonly drainMs?: number
-  readonly bodyLimits?: BodyLimits
+  readonly bodyLimits?: RequestLimits
 }): Promise<CheckingProxy> {
   const { affidavit, session = null, token = null, onCall, onProof = () => undefined } = options
   const readBody = createBodyReader(options.bodyLimits ?? BODY_LIMITS)
@@ -178,7 +178,7 @@ async function answer(
   const signal = AbortSignal.any([left.signal, halt])
   let model: string | null = null
   let body: RequestBody | null = null
-  let admission: Admission | null = null
+  let admission: SessionAdmission | null = null
   let isAnswered = false
   const given = { first: '', count: 0 }
   const end = (verdict: ProxiedCall['verdict'], more: Partial<ProxiedCall> = {}) => {

@@ -8,7 +8,7 @@ import {
   statusOf,
 } from '#attestation/report/judge-releases.ts'
 import { printable } from '#attestation/report/printable.ts'
-import { EXIT_CODES } from '../faults.ts'
+import { exitCodeOf } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { jsonText } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
@@ -27,8 +27,7 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
   const file = await readReleaseFile(source)
   const report = { file, judgement: judgeReleaseFile(file, trust), atMs }
   process.stdout.write(options.json ? printReleaseJson(report) : printReleaseText(report))
-  const isOk = report.judgement.verdict !== 'invalid'
-  process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
+  process.exitCode = exitCodeOf(report.judgement.verdict)
 }
 
 type ReleaseReport = {
@@ -63,7 +62,8 @@ function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
     trusted: isTrusted,
   }))
   const common = {
-    ok: judgement.verdict !== 'invalid',
+    ok: judgement.verdict === 'verified',
+    verdict: judgement.verdict,
     conclusion: conclude(judgement),
     kind: file.kind,
     signatures,
@@ -81,10 +81,10 @@ function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
 function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string {
   if (fault === 'signature') return 'INVALID: a signature does not hold.'
   if (fault !== null)
-    return `INVALID: ${trusted} of the trusted keys signed it, but ${needed} must sign it.`
+    return `NOT ACCEPTED: ${trusted} of the keys that you trust signed it, but ${needed} must sign it.`
   if (verdict === 'verified') return `VALID: signed by ${trusted} of the trusted keys.`
   return (
-    'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys ' +
+    'INCOMPLETE: the signatures hold. The owners of the keys were not checked: give the keys ' +
     'that you trust (--release-key).'
   )
 }

@@ -16,7 +16,7 @@ const WORDS: readonly {
     next: 'Rely on what was asked, what was answered and by which provider; on the time only if “block on chain” passed. It does not show that the answer is true.',
   },
   {
-    word: 'consistent',
+    word: 'incomplete',
     tone: 'open',
     means:
       'No check failed, but a necessary check was not made, most often because you did not say which enclaves you accept.',
@@ -25,15 +25,15 @@ const WORDS: readonly {
   {
     word: 'invalid',
     tone: 'bad',
-    means: 'A check failed: the evidence was changed, or it is not what it claims to be.',
+    means: 'A check failed: the evidence was changed or forged.',
     next: 'Do not rely on it. Ask for it again at the place it came from.',
   },
   {
-    word: 'not determined',
+    word: 'not accepted',
     tone: 'warn',
     means:
-      'The check was made, but what you gave cannot decide it: for example, the document ends in a root that you did not name.',
-    next: 'Give the expectations that decide it, from a source that you trust, and check again.',
+      'Nothing contradicts the evidence, but your policy does not accept it: it is of another enclave, release, root or provider. The first line says what was expected, and what was found.',
+    next: 'Do not rely on it. If it should be accepted, ask your vendor for a newer policy.',
   },
   {
     word: 'not checked',

@@ -1,6 +1,5 @@
 import type { ComponentChildren } from 'preact'
 import type { Check } from '#attestation/finding.ts'
-import { isOfUnknownRoot } from '#attestation/report/unknown-root.ts'
 import { CheckList, type CheckView, TONE_OF } from '../kit/check-list.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'
@@ -11,14 +10,14 @@ export const LINK_TONES = {
   broken: 'bad',
   open: 'open',
   void: 'open',
-  undetermined: 'warn',
+  unaccepted: 'warn',
 } as const satisfies Record<LinkState['state'], Tone>
 export const LINK_WORDS = {
   holds: 'holds',
   broken: 'broken',
   open: 'not checked',
   void: 'shows nothing here',
-  undetermined: 'not determined',
+  unaccepted: 'not accepted',
 } as const satisfies Record<LinkState['state'], string>
 
 /**
@@ -79,7 +78,7 @@ function aboutOf({ state, why, about }: LinkState): string {
       return about
     case 'void':
       return `depends on a broken step: ${why}`
-    case 'undetermined':
+    case 'unaccepted':
       return why
     case 'broken':
       return `failed: ${why}`
@@ -98,14 +97,13 @@ export function viewVoid({ outcome }: Check<string>): CheckView {
 }
 
 function viewCheck(check: Check<string>): CheckView {
-  const { name, outcome } = check
+  const { name, outcome, isOfPolicy } = check
   const shows = wordsOf(name)?.shows ?? ''
-  if (isOfUnknownRoot(check))
+  if (isOfPolicy)
     return {
       tone: 'warn',
-      word: 'not determined',
-      about:
-        'The document leads to a root that you do not trust. If you know and trust that root, give it under “What you expect”, “Roots”.',
+      word: 'not accepted',
+      about: 'Nothing contradicts this, but your policy does not accept it.',
     }
   const seen = { tone: TONE_OF[outcome], word: outcome }
   if (outcome === 'passed') return { ...seen, about: shows }

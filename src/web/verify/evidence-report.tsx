@@ -23,7 +23,7 @@ import { ProviderChain } from './provider-chain.tsx'
 import { hasProviderChain, isProviderCheck } from './provider-links.ts'
 import { ReleaseLabel } from './release-name.tsx'
 import { SessionReportView } from './session-report.tsx'
-import { Verdict } from './verdict.tsx'
+import { VerdictHeading } from './verdict.tsx'
 
 /** The report on a bundle, on records, or on a session. */
 export function EvidenceReport({
@@ -39,25 +39,25 @@ export function EvidenceReport({
   /** Shown under the verdict. */
   readonly children?: ComponentChildren
 }) {
-  const { standing, headline, finding, notShown } = conclude(judged)
-  const isMarked = expected.isDevelopment || standing === 'undetermined'
+  const { verdict, headline, finding, notShown } = conclude(judged)
+  const isMarked = expected.isDevelopment || verdict === 'not_accepted'
   const exchange = exchangeOf(judged)
   return (
     <>
-      <Verdict
-        standing={standing}
+      <VerdictHeading
+        verdict={verdict}
         isDevelopment={expected.isDevelopment}
         sentence={finding}
         headline={headline}
       >
         {exchange !== null && <Gist exchange={exchange} />}
-        {standing === 'undetermined' && (
+        {verdict === 'not_accepted' && (
           <p>
             Does this come from a development enclave? Its root is in{' '}
             <code>DATA_DIR/nsm/root.crt.pem</code>: give it under “What you expect”, “Roots”.
           </p>
         )}
-      </Verdict>
+      </VerdictHeading>
       {children}
       {judged.kind === 'bundle' && (
         <BundleReportView judged={judged} explorer={explorer} isMarked={isMarked} />

@@ -1,13 +1,13 @@
+import { refusedAs } from '#attestation/evidence/verdict.ts'
 import type { Check } from '#attestation/finding.ts'
 import { hasKnownCode } from '#attestation/report/enclave-code.ts'
-import { isUndetermined } from '#attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
 export type LinkState = {
   readonly name: LinkName
   readonly title: string
   readonly about: string
-  readonly state: 'holds' | 'broken' | 'open' | 'void' | 'undetermined'
+  readonly state: 'holds' | 'broken' | 'open' | 'void' | 'unaccepted'
   /** Says why the link is not intact, in a few words. Empty for an intact link. */
   readonly why: string
   readonly checks: readonly Check<string>[]
@@ -23,10 +23,9 @@ export function missingOfCode(
 /**
  * Returns every link with its checks, in order. A link is broken when one of its checks failed. A
  * link is open when a check that it needs was not made, or when it has no checks. A link is
- * undetermined when the only failure is that the document leads to a root that the reader does not
- * trust. A link is void when all its checks passed, but a link that it needs is broken: its checks
- * then prove nothing about the shown content. `missing`: other checks that a link needs, and that
- * were not made.
+ * unaccepted when only the reader's policy refuses it. A link is void when all its checks passed,
+ * but a link that it needs is broken: its checks then prove nothing about the shown content.
+ * `missing`: other checks that a link needs, and that were not made.
  */
 export function linkStates(
   checks: readonly Check<string>[],
@@ -66,8 +65,8 @@ function judgeLink(
       .filter((check) => check.outcome === outcome && !isOptional(check))
       .map(({ name }) => name)
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
-  if (isUndetermined(checks))
-    return { state: 'undetermined', why: 'the document leads to a root that you do not trust' }
+  if (refusedAs(checks) === 'not_accepted')
+    return { state: 'unaccepted', why: `your policy does not accept: ${failed[0]?.name}` }
   if (failed.length > 0) return { state: 'broken', why: failed.map(({ name }) => name).join(', ') }
   const open = [...new Set([...namesOf('not checked'), ...missing])]
   if (open.length > 0) return { state: 'open', why: open.join(', ') }

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { encodeHex } from '#attestation/bytes.ts'
+import { isOfPolicy } from '#attestation/nitro/attestation-error.ts'
 import type { RuleOutcome } from '#attestation/nitro/facts.ts'
 import type { Release } from '#attestation/release/release.ts'
 import { Development, State, type Tone } from '../kit/notices.tsx'
@@ -8,7 +9,7 @@ import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
 import type { ImageComparison } from './compare-image.ts'
 import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
-import { Verdict } from './verdict.tsx'
+import { VerdictHeading } from './verdict.tsx'
 
 function saysOfCode({
   facts,
@@ -34,15 +35,15 @@ export function DocumentReport({
   if (!found.valid)
     return (
       <>
-        <Verdict
-          standing={found.code === 'root_untrusted' ? 'undetermined' : 'invalid'}
+        <VerdictHeading
+          verdict={isOfPolicy(found.code) ? 'not_accepted' : 'invalid'}
           sentence={`Do not rely on this document. It was refused: ${found.code}.`}
         >
           <p>
             <OutsideText text={found.message} isOneLine={true} shownMax={500} />
           </p>
           <p>{documentAdvice(found.code)}</p>
-        </Verdict>
+        </VerdictHeading>
         {children}
         <RuleList rules={found.rules} />
       </>
@@ -50,8 +51,8 @@ export function DocumentReport({
   const { facts, isDevelopment } = found
   return (
     <>
-      <Verdict
-        standing="verified"
+      <VerdictHeading
+        verdict="verified"
         isDevelopment={isDevelopment}
         sentence={`The document is genuine${saysOfCode(found)}`}
       />
@@ -150,24 +151,22 @@ export function ReleaseReport({
   statuses,
   children,
 }: Extract<JobOutcome, { kind: 'release' }> & { readonly children?: ComponentChildren }) {
-  const { verdict, fault, signers, trusted, needed } = judged
+  const { verdict, signers, trusted, needed } = judged
   const sentence = {
     verified: `Signed by ${trusted} of the keys that you trust.`,
-    consistent:
+    incomplete:
       'The signatures hold. The owners of the keys were not checked: give the keys that you trust.',
-    invalid:
-      fault === 'signature'
-        ? 'Do not rely on this: a signature does not hold.'
-        : `Do not rely on this: ${trusted} of the keys that you trust signed it, but ${needed} must sign it.`,
+    not_accepted: `Do not rely on this: ${trusted} of the keys that you trust signed it, but ${needed} must sign it.`,
+    invalid: 'Do not rely on this: a signature does not hold.',
   }[verdict]
   const entries = file.kind === 'release' ? [] : file.signed.list.releases
   return (
     <>
-      <Verdict standing={verdict} sentence={sentence}>
-        {verdict === 'consistent' && (
+      <VerdictHeading verdict={verdict} sentence={sentence}>
+        {verdict === 'incomplete' && (
           <p>Under “What you expect”, give the keys that sign releases.</p>
         )}
-      </Verdict>
+      </VerdictHeading>
       {children}
       <h2>Signatures</h2>
       <ul class="checks">
@@ -259,12 +258,12 @@ export function ImageReport({
   if (!found.valid)
     return (
       <>
-        <Verdict standing="invalid" sentence={`This image was not measured: ${found.code}.`}>
+        <VerdictHeading verdict="invalid" sentence={`This image was not measured: ${found.code}.`}>
           <p>
             <OutsideText text={found.message} isOneLine={true} shownMax={500} />
           </p>
           <p>Is the file complete? Fetch or build it again, and compare its size.</p>
-        </Verdict>
+        </VerdictHeading>
         {children}
       </>
     )
@@ -310,33 +309,41 @@ function ImageVerdict({ comparison }: { readonly comparison: ImageComparison }) 
   switch (comparison.kind) {
     case 'not asked':
       return (
-        <Verdict
-          standing="consistent"
+        <VerdictHeading
+          verdict="incomplete"
           sentence="The image was measured. You gave no measurements to compare with."
         />
       )
     case 'same':
-      return <Verdict standing="verified" sentence="This image measures what you expect." />
+      return <VerdictHeading verdict="verified" sentence="This image measures what you expect." />
     case 'other':
-      return <Verdict standing="invalid" sentence="This image does not measure what you expect." />
+      return (
+        <VerdictHeading
+          verdict="not_accepted"
+          sentence="This image does not measure what you expect."
+        />
+      )
     case 'open':
       return (
-        <Verdict
-          standing="undetermined"
+        <VerdictHeading
+          verdict="incomplete"
           sentence={`Not compared: you expect ${comparison.registers.map((index) => `PCR${index}`).join(', ')}, which only a running enclave has.`}
         >
           <p>
             For an image, expect only PCR0, 1, 2 and 8, or check the document of a running enclave.
           </p>
-        </Verdict>
+        </VerdictHeading>
       )
     case 'refused':
       return (
-        <Verdict standing="invalid" sentence="The release of this image is not accepted now.">
+        <VerdictHeading
+          verdict="not_accepted"
+          sentence="The release of this image is not accepted now."
+        >
           <p>
             <OutsideText text={comparison.message} isOneLine={true} shownMax={600} />
           </p>
-        </Verdict>
+        </VerdictHeading>
       )
   }
 }

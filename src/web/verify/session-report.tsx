@@ -6,7 +6,12 @@ import { Development, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'
 
-const OUTCOMES = { verified: 'passed', consistent: 'not checked', invalid: 'failed' } as const
+const OUTCOMES = {
+  verified: 'passed',
+  incomplete: 'not checked',
+  not_accepted: 'failed',
+  invalid: 'failed',
+} as const
 
 /** Further calls are only counted. */
 const CALLS_SHOWN = 500
@@ -42,7 +47,7 @@ function CallView({ call, at }: { readonly call: ShownCall; readonly at: number 
   return (
     <section aria-label={`Call ${at}`} data-call={at} data-call-verdict={verdict}>
       <h3>
-        Call {at} <State tone={TONE_OF[OUTCOMES[verdict]]}>{verdict}</State>
+        Call {at} <State tone={TONE_OF[OUTCOMES[verdict]]}>{verdict.replace('_', ' ')}</State>
       </h3>
       <p class="faint">
         <OutsideText text={headline} isOneLine={true} shownMax={500} />

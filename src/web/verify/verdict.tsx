@@ -1,22 +1,20 @@
 import type { ComponentChildren } from 'preact'
-import type { Conclusion } from '#attestation/report/conclude.ts'
+import type { Verdict } from '#attestation/evidence/verdict.ts'
 import { OTHER_ROOT } from '#attestation/report/unknown-root.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 
-type Standing = Conclusion['standing']
-
-const WORDS: Readonly<Record<Standing, string>> = {
+const WORDS: Readonly<Record<Verdict, string>> = {
   verified: 'VERIFIED',
-  consistent: 'CONSISTENT',
-  undetermined: 'NOT DETERMINED',
+  incomplete: 'INCOMPLETE',
+  not_accepted: 'NOT ACCEPTED',
   invalid: 'INVALID',
 }
 const TONES = {
   verified: 'good',
-  consistent: 'warn',
-  undetermined: 'warn',
+  incomplete: 'warn',
+  not_accepted: 'warn',
   invalid: 'bad',
-} as const satisfies Record<Standing, string>
+} as const satisfies Record<Verdict, string>
 const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
 /** The heading above a result. This heading gets the focus. */
@@ -26,26 +24,26 @@ export const RESULT_ID = 'result'
  * A sentence that every reader can understand, with `headline` for engineers. If a development
  * enclave signed the evidence, the verdict is never green.
  */
-export function Verdict({
-  standing,
+export function VerdictHeading({
+  verdict,
   isDevelopment = false,
   sentence,
   headline,
   children,
 }: {
-  readonly standing: Standing
+  readonly verdict: Verdict
   readonly isDevelopment?: boolean
   readonly sentence: string
   readonly headline?: string
   readonly children?: ComponentChildren
 }) {
-  const isMarked = isDevelopment && TONES[standing] !== 'bad'
-  const tone = isMarked ? 'warn' : TONES[standing]
+  const isMarked = isDevelopment && TONES[verdict] !== 'bad'
+  const tone = isMarked ? 'warn' : TONES[verdict]
   return (
-    <div class={`verdict ${tone}`} data-verdict={standing}>
+    <div class={`verdict ${tone}`} data-verdict={verdict}>
       <h1 id={RESULT_ID} tabIndex={-1}>
-        <span aria-hidden="true">{SIGNS[TONES[standing]]} </span>
-        {WORDS[standing]}
+        <span aria-hidden="true">{SIGNS[TONES[verdict]]} </span>
+        {WORDS[verdict]}
         {isMarked && (
           <>
             {' '}

@@ -128,7 +128,7 @@ it('judging a bundle calls no address of its source, and the source adds no expe
   expect(judged).toEqual(same)
   expect(report).toEqual({ ...other, source: SOURCE })
   expect(judged).toMatchObject({
-    verdict: 'consistent',
+    verdict: 'incomplete',
     open: ['measurements', 'expected configuration'],
   })
   expect(asked).not.toHaveBeenCalled()

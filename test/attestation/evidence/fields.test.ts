@@ -63,7 +63,7 @@ const FIELDS: readonly Row[] = [
   ['record.log.root', flip, [...LEAF, 'tree head', 'anchor', 'anchor outcome']],
   ['record.log.signature', flip, ['tree head', 'anchor']],
   ['record.log.path.*', flip, LEAF],
-  ['record.log.chain_id', add, ['boot configuration', 'tree head', 'anchor', 'block on chain']],
+  ['record.log.chain_id', add, ['boot configuration', 'tree head', 'anchor']],
   ['record.log.contract', flip, ['boot configuration', 'tree head', 'anchor', 'anchor outcome']],
   ['boot_configuration.protocol_version', add, BOOT],
   ['boot_configuration.providers.*.name', flip, [...BOOT, 'provider']],

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { Wallet } from 'ethers'
 import { expect, it } from 'vitest'
+import { isRefused } from '#attestation/evidence/verdict.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import {
   HEAD_ATTESTATION_CHECKS,
@@ -51,7 +52,7 @@ async function failedOf(
 ): Promise<readonly HeadAttestationCheckName[]> {
   const { checks, verdict, facts } = await verify(json, log)
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
-  expect([verdict === 'invalid', facts === null]).toEqual([failed.length > 0, failed.length > 0])
+  expect([isRefused(verdict), facts === null]).toEqual([failed.length > 0, failed.length > 0])
   return failed
 }
 
@@ -87,7 +88,7 @@ it('the report of an offline check says what is to be looked up and shows no "no
 it('a head attestation is not called verified without expectations', async () => {
   const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { roots: policy.roots ?? [] })
   expect(report).toMatchObject({
-    verdict: 'consistent',
+    verdict: 'incomplete',
     open: ['measurements', 'expected configuration'],
   })
 })
@@ -102,7 +103,7 @@ it('expected measurements come from releases, and the release that matched is na
   expect(report).toMatchObject({ verdict: 'verified', facts: { release } })
   const other = { ...rest, releases: [entryOf(buildOtherRelease())] }
   expect(await verifyHeadAttestation(valid, ATTESTED_LOG, other)).toMatchObject({
-    verdict: 'invalid',
+    verdict: 'not_accepted',
   })
 })
 

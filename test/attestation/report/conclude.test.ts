@@ -124,12 +124,12 @@ it('an answer whose code is known does not hide another whose code is not', asyn
     }
 })
 
-it('a record is invalid whose enclave was booted with another configuration than its release has', async () => {
+it('a record is not accepted whose enclave was booted with another configuration than its release has', async () => {
   const { bundle } = buildEvidence()
   const digest = Buffer.from(digestOf(BOOT_CONFIGURATION)).toString('hex')
   for (const [configuration, verdict] of [
-    [digest, 'consistent'],
-    [otherLastDigit(digest), 'invalid'],
+    [digest, 'incomplete'],
+    [otherLastDigit(digest), 'not_accepted'],
   ] as const) {
     const releases = [entryOf(buildRelease({ configuration }))]
     const expected = { attestation: { measurements: [], releases, roots } }
@@ -150,7 +150,7 @@ it('a result under a root that is not AWS’s says so, in the sentence of every 
     expect(saySentence(conclusion)).toContain(` ${conclusion.caution} Not shown: `)
   }
   const unknown = await conclusionOf(bundle, { attestation: { measurements } })
-  expect([unknown.standing, unknown.caution]).toEqual(['undetermined', null])
+  expect([unknown.verdict, unknown.caution]).toEqual(['not_accepted', null])
 })
 
 async function conclusionOf(

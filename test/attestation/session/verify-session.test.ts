@@ -76,7 +76,7 @@ it('a session of a single call is verified when the call says that it is the las
   const exchanges = EXCHANGES.slice(0, 1)
   expect(await verifyBuilt({ exchanges })).toMatchObject({ verdict: 'verified' })
   const open = await verifyBuilt({ exchanges, isOpen: true })
-  expect(open).toMatchObject({ verdict: 'consistent', open: ['signed end'] })
+  expect(open).toMatchObject({ verdict: 'incomplete', open: ['signed end'] })
 })
 
 it.each([0, 1, 2])('the loss of call %i is found by its number', async (at) => {
@@ -93,7 +93,7 @@ it('the loss of several calls is found, and their number is stated', async () =>
 
 it.each([1, 2, 3])('a session that is cut before call %i is never verified', async (at) => {
   const report = await verify(CALLS.slice(0, at))
-  expect(report).toMatchObject({ verdict: 'consistent', open: ['signed end'] })
+  expect(report).toMatchObject({ verdict: 'incomplete', open: ['signed end'] })
   expect(detailOf(report, 'signed end')).toContain('later calls may be cut')
 })
 
@@ -197,11 +197,11 @@ it('an invalid call makes the session invalid, and names the call', async () => 
 
 it('a call without a block, or that was cut, leaves the session consistent', async () => {
   const waiting = await verifyBuilt({ evidence: (at) => ({ isMined: at !== 3 }) })
-  expect(waiting).toMatchObject({ verdict: 'consistent', open: ['evidence of calls'] })
+  expect(waiting).toMatchObject({ verdict: 'incomplete', open: ['evidence of calls'] })
   const cut = await verifyBuilt({
     evidence: (at) => (at === 1 ? { record: { receipt: { outcome: 'upstream_error' } } } : {}),
   })
-  expect(cut).toMatchObject({ verdict: 'consistent', open: ['evidence of calls'] })
+  expect(cut).toMatchObject({ verdict: 'incomplete', open: ['evidence of calls'] })
   expect(cut.timeline).toContainEqual({
     call: 1,
     kind: 'ended',
@@ -214,7 +214,7 @@ it('a request that is left out opens the checks that need it, and never fails th
   const report = await verify(
     CALLS.with(1, redactBundle(CALLS[1] as EvidenceBundle, { request: true })),
   )
-  expect(report.verdict).toBe('consistent')
+  expect(report.verdict).toBe('incomplete')
   expect(report.open).toEqual([
     'evidence of calls',
     'one session',

@@ -23,11 +23,12 @@ import { VECTORS } from '../manifest.ts'
 import {
   CONFIGURATION,
   type Content,
-  consistent,
   type Draft,
   type DraftDemands,
   EXPECTED,
+  incomplete,
   invalid,
+  notAccepted,
   OFFLINE,
   pemOf,
   setAt,
@@ -172,7 +173,7 @@ const holds: readonly Draft[] = [
 ]
 
 const open: readonly Draft[] = [
-  ...cases(consistent('measurements', 'expected configuration', OFFLINE), {
+  ...cases(incomplete('measurements', 'expected configuration', OFFLINE), {
     'nothing-expected': [
       'Neither measurements nor a configuration are expected.',
       bundle,
@@ -184,25 +185,25 @@ const open: readonly Draft[] = [
       { roots: EXPECTED.roots ?? [] },
     ],
   }),
-  ...cases(consistent('measurements', OFFLINE), {
+  ...cases(incomplete('measurements', OFFLINE), {
     'any-measurement': [
       'Any code is accepted, so that the code is not checked.',
       bundle,
       { roots: EXPECTED.roots ?? [], configurations: [CONFIGURATION], any_measurement: true },
     ],
   }),
-  ...cases(consistent('expected configuration', OFFLINE), {
+  ...cases(incomplete('expected configuration', OFFLINE), {
     'no-configuration-expected': [
       'No configuration is expected.',
       bundle,
       { roots: EXPECTED.roots ?? [], pcrs: EXPECTED.pcrs ?? {} },
     ],
   }),
-  ...cases(consistent(...MINED_CHECKS, OFFLINE), {
+  ...cases(incomplete(...MINED_CHECKS, OFFLINE), {
     unmined: ['Made before the anchor was mined.', built({ isMined: false })],
   }),
   ...(['not_mined', 'not_read', 'not_readable'] as const).flatMap((reason) =>
-    cases(consistent(...MINED_CHECKS, OFFLINE), {
+    cases(incomplete(...MINED_CHECKS, OFFLINE), {
       [`without-block-${reason}`]: [
         'The gateway says why there is no block, which nothing binds.',
         withoutBlock({ reason }),
@@ -216,7 +217,7 @@ const open: readonly Draft[] = [
     ],
   }),
   ...(['client_disconnected', 'upstream_error'] as const).flatMap((outcome) => [
-    ...cases(consistent('outcome', OFFLINE), {
+    ...cases(incomplete('outcome', OFFLINE), {
       [`cut-${outcome}`]: ['The answer was cut.', cut(outcome)],
     }),
     ...cases(verified(OFFLINE), {
@@ -227,20 +228,20 @@ const open: readonly Draft[] = [
       ],
     }),
   ]),
-  ...cases(consistent('outcome', OFFLINE), {
+  ...cases(incomplete('outcome', OFFLINE), {
     'cut-another-outcome-accepted': [
       'The checker takes answers that were cut otherwise.',
       cut('upstream_error'),
       { ...EXPECTED, allow_outcomes: ['client_disconnected'] },
     ],
   }),
-  ...cases(consistent('request hash', OFFLINE), {
+  ...cases(incomplete('request hash', OFFLINE), {
     'redacted-request': ['The request is left out.', redactBundle(bundle, { request: true })],
   }),
-  ...cases(consistent('response hash', OFFLINE), {
+  ...cases(incomplete('response hash', OFFLINE), {
     'redacted-response': ['The response is left out.', redactBundle(bundle, { response: true })],
   }),
-  ...cases(consistent('request hash', 'response hash', OFFLINE), {
+  ...cases(incomplete('request hash', 'response hash', OFFLINE), {
     'redacted-both': [
       'Both parts are left out.',
       redactBundle(bundle, { request: true, response: true }),
@@ -386,7 +387,7 @@ const enclaves: readonly Draft[] = [
       built({ document: { public_key: null } }),
     ],
   }),
-  ...cases(invalid(['attestation document'], 'attestation time', 'measurements', OFFLINE), {
+  ...cases(notAccepted(['attestation document'], 'attestation time', 'measurements', OFFLINE), {
     'attestation-document/under-aws-root': [
       "A document under a development root, checked under AWS's root.",
       bundle,
@@ -403,7 +404,7 @@ const enclaves: readonly Draft[] = [
       built({ document: { timestamp: FINISHED_AT + 60_001 } }),
     ],
   }),
-  ...cases(invalid(['measurements'], OFFLINE), {
+  ...cases(notAccepted(['measurements'], OFFLINE), {
     'measurements/of-other-code': [
       'A genuine document of other code than is expected.',
       bundle,
@@ -447,7 +448,7 @@ const enclaves: readonly Draft[] = [
     'An expected configuration, for another contract than the log is anchored in.',
     ['boot configuration'],
   ),
-  ...cases(invalid(['expected configuration'], OFFLINE), {
+  ...cases(notAccepted(['expected configuration'], OFFLINE), {
     'expected-configuration/another': [
       'Another configuration is expected.',
       bundle,
@@ -654,11 +655,6 @@ const anchors: readonly Draft[] = [
       'The place of a neighbour that succeeded, in place of one that reverted.',
       setAt(built({ status: 0 }), ['block', 'transaction_index'], 1),
     ],
-  }),
-  ...onChain('another-chain', 'The endpoint serves another chain.', {
-    chain_id: 1,
-    newest_block: block.number + 9,
-    blocks: blockOnChain,
   }),
   ...onChain('no-such-block', 'The chain has no block of that number.', {
     chain_id: CHAIN_ID,
@@ -974,7 +970,8 @@ function onChain(
   confirmations?: number,
 ): readonly Draft[] {
   const demands = { ...EXPECTED, chain, ...(confirmations === undefined ? {} : { confirmations }) }
-  return cases(invalid(['block on chain']), {
+  const expect = confirmations === undefined ? invalid([OFFLINE]) : incomplete(OFFLINE)
+  return cases(expect, {
     [`block-on-chain/${name}`]: [about, bundle, demands],
   })
 }

@@ -11,11 +11,11 @@ import { withProof } from '../../attestation/dialects/readers.ts'
 import { responsesStream } from '../../attestation/dialects/responses-streams.ts'
 import { buildEvidence, buildStored } from '../../attestation/evidence/build-evidence.ts'
 import {
-  consistent,
   type Draft,
   type DraftDemands,
   EXPECTED,
   EXPECTED_OF_RECORD,
+  incomplete,
   invalid,
   OFFLINE,
   textOf,
@@ -106,7 +106,7 @@ function recordCases(name: Name): readonly Draft[] {
   const passes = (slug: string, about: string, parts: RecordParts): Draft =>
     draft(slug, buildStored({ record: { response, ...parts } }), {
       about,
-      expect: consistent(...NOT_STREAMED),
+      expect: incomplete(...NOT_STREAMED),
     })
   const fails = (slug: string, about: string, failed: readonly string[], source: JsonObject) =>
     draft(slug, source, { about, expect: invalid(failed, ...NOT_STREAMED) })
@@ -237,7 +237,7 @@ function answerCases(name: Name): readonly Draft[] {
   return [
     draft('whole', { ...proven, affidavit } as JsonObject, {
       about: 'A whole answer; its proof is in one member.',
-      expect: consistent(...OPEN),
+      expect: incomplete(...OPEN),
     }),
     draft('changed', { ...proven, id: 'another', affidavit } as JsonObject, {
       about: 'A member was changed.',
@@ -328,7 +328,7 @@ function streamCases(name: Name): readonly Draft[] {
   return [
     draft('whole', whole, {
       about: 'A kept stream with its proof.',
-      expect: consistent(...NOT_OF_STREAM),
+      expect: incomplete(...NOT_OF_STREAM),
     }),
     draft('member-added-to-proof', proven(events, {}, { note: 'added' }), {
       about: 'A member was added to the proof, which no hash covers.',
@@ -339,12 +339,12 @@ function streamCases(name: Name): readonly Draft[] {
       `: hello\n\n${textOfEvents(whole.flatMap((event) => [PING, event]))}${textOfEvent(PING)}`,
       {
         about: 'Bare pings and comments, which are not hashed.',
-        expect: consistent(...NOT_OF_STREAM),
+        expect: incomplete(...NOT_OF_STREAM),
       },
     ),
     draft('carriage-returns', textOfEvents(whole).replaceAll('\n', '\r\n'), {
       about: 'Lines that end with carriage return and line feed.',
-      expect: consistent(...NOT_OF_STREAM),
+      expect: incomplete(...NOT_OF_STREAM),
     }),
     draft('stream-hash/cut-otherwise', proven(recut, { streamHash: streamHashOf(events) }), {
       about: 'The same text in other deltas than those given out.',
@@ -353,7 +353,7 @@ function streamCases(name: Name): readonly Draft[] {
     repeated('repeated', repetition, {
       about:
         'Other events than those first given out: those in which a gateway repeats the signed answer.',
-      expect: consistent(...NOT_OF_STREAM, 'stream hash'),
+      expect: incomplete(...NOT_OF_STREAM, 'stream hash'),
     }),
     repeated('stream-hash/repeated-otherwise', recut, {
       about:
@@ -464,7 +464,7 @@ function bundleCases(name: Name): readonly Draft[] {
     }),
     draft('redacted-both', redactBundle(bundle, { request: true, response: true }), {
       about: 'A bundle without request and response.',
-      expect: consistent(OFFLINE, 'request hash', 'response hash'),
+      expect: incomplete(OFFLINE, 'request hash', 'response hash'),
     }),
     draft(
       'request-hash/null-left-out',

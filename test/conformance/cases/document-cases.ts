@@ -23,6 +23,7 @@ import {
   type DraftDemands,
   EXPECTED,
   invalid,
+  notAccepted,
   pemOf,
   ROOT,
   verified,
@@ -165,9 +166,12 @@ async function bundleDraft({ code, name, document }: Refusal): Promise<Draft> {
     kind: 'bundle',
     source: { json: bundle as unknown as Json },
     demands: EXPECTED,
-    expect: invalid(named('failed'), ...named('not checked')),
+    expect: (OF_POLICY.has(code) ? notAccepted : invalid)(named('failed'), ...named('not checked')),
   }
 }
+
+/** A document refused with one of these codes can be genuine. */
+const OF_POLICY: ReadonlySet<string> = new Set(['root_untrusted', 'debug_mode'])
 
 const HOUR_MS = 3_600_000
 const whole = buildDocument()

@@ -102,12 +102,20 @@ export function verified(...notChecked: readonly string[]): Expectation {
   return { verdict: 'verified', failed: [], not_checked: notChecked }
 }
 
-export function consistent(...notChecked: readonly string[]): Expectation {
-  return { verdict: 'consistent', failed: [], not_checked: notChecked }
+export function incomplete(...notChecked: readonly string[]): Expectation {
+  return { verdict: 'incomplete', failed: [], not_checked: notChecked }
 }
 
 export function invalid(failed: readonly string[], ...notChecked: readonly string[]): Expectation {
   return { verdict: 'invalid', failed, not_checked: notChecked }
+}
+
+/** Nothing contradicts the evidence, but the demands do not accept it. */
+export function notAccepted(
+  failed: readonly string[],
+  ...notChecked: readonly string[]
+): Expectation {
+  return { verdict: 'not_accepted', failed, not_checked: notChecked }
 }
 
 /** The source cannot be read: there is no report to compare. */

@@ -13,11 +13,12 @@ import {
   twinGpuItem,
 } from '../../support/provider-builder/evidence-builder.ts'
 import {
-  consistent,
   type Draft,
   type DraftDemands,
   EXPECTED,
+  incomplete,
   invalid,
+  notAccepted,
   OFFLINE,
   textOf,
   verified,
@@ -58,14 +59,18 @@ function ofChange(
   name: string,
   kind: BuiltKind,
   about: string,
-  { notChecked = [], ...changes }: EvidenceChanges & { notChecked?: readonly string[] },
+  {
+    refused = invalid,
+    notChecked = [],
+    ...changes
+  }: EvidenceChanges & { refused?: typeof invalid; notChecked?: readonly string[] },
 ): Draft {
   const built = buildAttested(kind, changes, { neighbours: [2, 3] })
   const demands = {
     ...EXPECTED,
     provider_policy: textOf(Buffer.from(built.providerPolicy).toString()),
   }
-  return draft(name, built.bundle, [about, invalid([ATTESTED], ...notChecked, OFFLINE), demands])
+  return draft(name, built.bundle, [about, refused([ATTESTED], ...notChecked, OFFLINE), demands])
 }
 
 /** Evidence that only these members of its policy refuse. */
@@ -76,7 +81,7 @@ function ofPolicy(
   changes: Omit<Parameters<typeof ofChange>[3], 'policy'> = {},
 ): Draft {
   const about = `evidence that passes a policy but for its ${Object.keys(policy).join()}`
-  return ofChange(name, kind, about, { ...changes, policy })
+  return ofChange(name, kind, about, { refused: notAccepted, ...changes, policy })
 }
 
 const BLOCK = { chainId: chain.chainId, number: 17, hash: BLOCK_HASH }
@@ -118,18 +123,18 @@ export const providerCases: readonly Draft[] = [
   ]),
   draft('no-evidence', buildEvidence({ neighbours: [2, 3] }).bundle, [
     'a policy for the provider, and a bundle without evidence',
-    consistent(KEY, ATTESTED, OFFLINE),
+    incomplete(KEY, ATTESTED, OFFLINE),
   ]),
   draft('other-provider', swapped('dstack'), [
     'evidence of another kind of provider',
-    invalid([ATTESTED], KEY, OFFLINE),
+    notAccepted([ATTESTED], KEY, OFFLINE),
   ]),
   draft(
     'older',
     swapped('tinfoil v3 TDX', { evidence: { fetchedAtMs: MADE_AT.getTime() - 2 * DAY_MS } }),
     [
       'evidence that is older than the policy accepts at the time of the receipt',
-      invalid([ATTESTED], OFFLINE),
+      notAccepted([ATTESTED], OFFLINE),
     ],
   ),
   draft(
@@ -186,6 +191,7 @@ export const providerCases: readonly Draft[] = [
     'aci',
     'collateral of an older number than one that is due by the age that the policy names',
     {
+      refused: notAccepted,
       tdx: {
         evaluationNumbers: {
           tcbEvalNumbers: [
@@ -206,7 +212,7 @@ export const providerCases: readonly Draft[] = [
     'certificate-of-another-log',
     'tinfoil v3 TDX',
     'a signed build whose certificate has the timestamp of a log that is not trusted',
-    { build: { timestampLog: generateKey('P-256') } },
+    { refused: notAccepted, build: { timestampLog: generateKey('P-256') } },
   ),
   ofPolicy('policy-chip', 'tinfoil v3 SNP', { snp: { floors, chip_ids: ['c2'.repeat(64)] } }),
   ofPolicy('policy-vmpl', 'tinfoil v3 SNP', { snp: { floors, vmpl: 1 } }),
@@ -219,7 +225,12 @@ export const providerCases: readonly Draft[] = [
     { snp: { floors, needs_committed: true } },
     { snp: (report) => void report.set([30], 0x1e8) },
   ),
-  ofPolicy('policy-block-not-looked-up', 'dstack', { needs_block: true }),
+  ofPolicy(
+    'policy-block-not-looked-up',
+    'dstack',
+    { needs_block: true },
+    { refused: () => incomplete(ATTESTED, OFFLINE) },
+  ),
   ofBlock(
     'block-looked-up',
     ['evidence whose nonce is made of a recent block of the chain', verified()],
@@ -229,7 +240,7 @@ export const providerCases: readonly Draft[] = [
     'block-older',
     [
       'evidence whose block is older than the policy accepts, and whose collector states a later time',
-      invalid([ATTESTED]),
+      notAccepted([ATTESTED]),
     ],
     { timestamp: atSeconds - 20 * 86_400 },
   ),

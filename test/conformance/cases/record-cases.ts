@@ -12,7 +12,14 @@ import {
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { VECTORS } from '../manifest.ts'
-import { consistent, type Draft, EXPECTED_OF_RECORD, invalid, tableOf } from './draft.ts'
+import {
+  type Draft,
+  EXPECTED_OF_RECORD,
+  incomplete,
+  invalid,
+  notAccepted,
+  tableOf,
+} from './draft.ts'
 import { foreignKey, malleated, offCurve, STRANGER } from './signatures.ts'
 
 /** A stored record (interface 2.4) whose document was in force; `parts` change it. */
@@ -55,7 +62,7 @@ const NONCELESS = { ...REQUEST, affidavit: { credential: 'operator' } }
 const UNKNOWN = { ...REQUEST, affidavit: { nonce: NONCE, credential: 'operator', account: 'x' } }
 
 const stored: readonly Draft[] = [
-  ...cases(consistent(...OF_RECORD), {
+  ...cases(incomplete(...OF_RECORD), {
     whole: ['A stored record: what the cases that fail are changed from.', record],
     'credential/operators-as-demanded': [
       "The request demands that the provider is shown no caller's credential.",
@@ -112,7 +119,7 @@ const stored: readonly Draft[] = [
       { ...EXPECTED_OF_RECORD, request: { json: REQUEST } },
     ],
   }),
-  ...cases(consistent(...OF_RECORD, 'attestation'), {
+  ...cases(incomplete(...OF_RECORD, 'attestation'), {
     'nothing-expected': [
       'A published record; nothing is expected of its document.',
       { path: 'records/stored.json' },
@@ -147,7 +154,7 @@ const stored: readonly Draft[] = [
       { ...record, created_at: Number(record.created_at) + 1 },
     ],
   }),
-  ...cases(consistent('request hash', 'response hash', ...OF_RECORD), {
+  ...cases(incomplete('request hash', 'response hash', ...OF_RECORD), {
     encrypted: [
       'An encrypted call: the record has hashes alone, and the receipt says that it may.',
       redactedOf(ofEncrypted),
@@ -262,7 +269,7 @@ const stored: readonly Draft[] = [
       },
     ],
   }),
-  ...cases(invalid(['attestation'], ...OF_RECORD), {
+  ...cases(notAccepted(['attestation'], ...OF_RECORD), {
     'attestation/of-other-code': [
       'A genuine document of other code than is expected.',
       record,
@@ -278,6 +285,8 @@ const stored: readonly Draft[] = [
       storedOf({ document: { pcrs: zeros } }),
       { roots: EXPECTED_OF_RECORD.roots ?? [], any_measurement: true },
     ],
+  }),
+  ...cases(invalid(['attestation'], ...OF_RECORD), {
     'attestation/finished-after-the-leaf': [
       'The completion finished a millisecond after the leaf ended.',
       storedOf({ record: { receipt: { finished_at: late } } }),
@@ -313,17 +322,17 @@ const sent = (request: Json) => ({ ...EXPECTED_OF_RECORD, request: { json: reque
 const answersOf = tableOf('answer', sent(REQUEST))
 const whole = answerOf(record)
 const answers: readonly Draft[] = [
-  ...answersOf(consistent(...OF_ANSWER), {
+  ...answersOf(incomplete(...OF_ANSWER), {
     whole: ['An answer of the verified endpoint, with the request that was sent.', whole],
   }),
-  ...answersOf(invalid(['attestation'], ...OF_ANSWER), {
+  ...answersOf(notAccepted(['attestation'], ...OF_ANSWER), {
     published: [
-      'The published answer, whose document is of another time.',
+      'The published answer, whose document has another root.',
       { path: 'records/created.json' },
       sent(parseStrictJson(readFileSync(join(VECTORS, 'records/request.json')))),
     ],
   }),
-  ...answersOf(consistent(...OF_ANSWER, 'receipt', 'receipt in log', 'tree head'), {
+  ...answersOf(incomplete(...OF_ANSWER, 'receipt', 'receipt in log', 'tree head'), {
     'without-log': [
       'An answer without log: nothing binds what its receipt says beyond hashes and models.',
       withoutLog(whole),

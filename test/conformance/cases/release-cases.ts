@@ -9,10 +9,10 @@ import { OPERATOR_KEY, OPERATOR_SECRET } from '../../support/release-stage.ts'
 import {
   CONFIGURATION,
   type Content,
-  consistent,
   type Draft,
   type DraftDemands,
-  invalid,
+  incomplete,
+  notAccepted,
   OFFLINE,
   ROOT,
   tableOf,
@@ -62,14 +62,14 @@ export const releaseCases: readonly Draft[] = [
       ),
     ],
   }),
-  ...cases(consistent('expected configuration', OFFLINE), {
+  ...cases(incomplete('expected configuration', OFFLINE), {
     'release/without-a-configuration': [
       'A signed release that names no configuration.',
       bundle,
       demanding(signed(buildRelease())),
     ],
   }),
-  ...cases(invalid(['expected configuration'], OFFLINE), {
+  ...cases(notAccepted(['expected configuration'], OFFLINE), {
     'release/of-another-configuration': [
       'The release was signed with another configuration.',
       bundle,
@@ -81,7 +81,7 @@ export const releaseCases: readonly Draft[] = [
       demanding(signed(configured), 'ab'.repeat(32)),
     ],
   }),
-  ...cases(invalid(['measurements'], 'expected configuration', OFFLINE), {
+  ...cases(notAccepted(['measurements'], 'expected configuration', OFFLINE), {
     'release/of-other-code': [
       'A release of other code.',
       bundle,

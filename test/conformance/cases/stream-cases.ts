@@ -6,11 +6,12 @@ import { hashChunks } from '#attestation/record-hash.ts'
 import { ATTACKS, CHUNKS, chunkOf, HARMLESS } from '../../attestation/kept-streams.ts'
 import { VECTORS } from '../manifest.ts'
 import {
-  consistent,
   type Draft,
   type DraftDemands,
   EXPECTED_OF_RECORD,
+  incomplete,
   invalid,
+  notAccepted,
   textOf,
   UNREADABLE,
 } from './draft.ts'
@@ -38,7 +39,7 @@ const published: readonly Draft[] = (
       ? UNREADABLE
       : failed.length > 0
         ? invalid(failed, ...notChecked, 'attestation')
-        : consistent(...notChecked, 'attestation'),
+        : incomplete(...notChecked, 'attestation'),
 }))
 
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/echo' }
@@ -119,14 +120,14 @@ const WRONG = invalid(['response hash', 'stream hash', 'hash', 'signature', 'rec
 const streams: readonly Draft[] = [
   draft('whole', whole, {
     about: 'A kept stream with its usage and its proof.',
-    expect: consistent(...NEVER),
+    expect: incomplete(...NEVER),
   }),
   draft(
     'without-usage',
     proven(CHUNKS, { request: REQUEST_WITHOUT_USAGE, response: assembleCompletion(GIVEN) }),
     {
       about: 'The signed response has the usage, which was not asked for and is in no chunk.',
-      expect: consistent(...NEVER, 'response hash'),
+      expect: incomplete(...NEVER, 'response hash'),
     },
     REQUEST_WITHOUT_USAGE,
   ),
@@ -138,7 +139,7 @@ const streams: readonly Draft[] = [
   repeated('repeated', GIVEN, {
     about:
       'Other chunks than those first given out, which assemble to the same: as when an answer is repeated.',
-    expect: consistent(...NEVER, 'stream hash'),
+    expect: incomplete(...NEVER, 'stream hash'),
   }),
   repeated('stream-hash/repeated-with-a-replaced-member', REPLACED, {
     about:
@@ -188,7 +189,7 @@ const streams: readonly Draft[] = [
     whole,
     {
       about: 'A genuine document of other code than is expected.',
-      expect: invalid(['attestation'], ...NEVER),
+      expect: notAccepted(['attestation'], ...NEVER),
     },
     REQUEST,
     { ...EXPECTED_OF_RECORD, pcrs: { 0: 'ab'.repeat(48) } },

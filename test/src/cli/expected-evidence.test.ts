@@ -25,7 +25,6 @@ const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOption
   rpc: 'http://127.0.0.1:1',
   confirmations: 9,
   providerPolicy: '/nowhere',
-  require: 'verified',
   allowOutcome: ['client_disconnected'],
 }
 

@@ -110,7 +110,7 @@ async function verifySessionFile(
     const report = await verifySession({ ...session, calls } as unknown as Json, policy)
     const found = report.checks.find(({ name }) => name === wrong)?.outcome
     const [outcome, verdict] =
-      wrong === 'signed end' ? ['not checked', 'consistent'] : ['failed', 'invalid']
+      wrong === 'signed end' ? ['not checked', 'incomplete'] : ['failed', 'invalid']
     expect([wrong, found, report.verdict]).toEqual([wrong, outcome, verdict])
   }
   return session.calls.map((call) => {

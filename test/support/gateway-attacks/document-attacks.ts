@@ -30,7 +30,9 @@ export function swappingNotaries(forge: () => ForgedNotary): Attack {
     answer: async (call) => {
       const nonce = call.query.get('nonce')
       const entry = await forge().entry(nonce === null ? null : decodeHex(nonce))
-      return json(call.path === '/v1/notaries' ? { notaries: [entry] } : entry)
+      return json(
+        call.path === '/v1/notaries' ? { notaries: [{ ...entry, encryption_keys: [] }] } : entry,
+      )
     },
   }
 }

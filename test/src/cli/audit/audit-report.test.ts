@@ -54,12 +54,12 @@ describe('the conclusion of an audit', () => {
   it('the conclusion of an audit counts empty logs, and leaves out the checks that they have nothing for', async () => {
     const alone = await audit([log])
     expect(alone.report.conclusion).toBe(
-      `CLEAN: nothing missing or contradictory was found in the log. Not checked, or only in part: ${OF_CHAIN}, measurements, ${OF_GATEWAY}.`,
+      `CLEAN: nothing missing or contradictory was found in the log. Not checked, or only in part: ${OF_CHAIN}, requests in one log, measurements, ${OF_GATEWAY}.`,
     )
     const { code, report } = await audit([fresh, attested, log])
     expect(code).toBe(0)
     expect(report.conclusion).toBe(
-      `CLEAN: nothing missing or contradictory was found in 3 logs, of which 2 are empty. Not checked, or only in part: ${OF_CHAIN}, measurements, ${OF_GATEWAY}.`,
+      `CLEAN: nothing missing or contradictory was found in 3 logs, of which 2 are empty. Not checked, or only in part: ${OF_CHAIN}, measurements, requests in one log, ${OF_GATEWAY}.`,
     )
   })
 

@@ -200,7 +200,7 @@ describe('affidavit verify --provider-policy', () => {
     const words = ['verify', file, '--root', root, '--provider-policy', policy]
     const { output, exitCode } = await run(...words)
     expect(exitCode).toBe(1)
-    expect(output).toMatch(/INVALID: failed at provider attested\./)
+    expect(output).toMatch(/NOT ACCEPTED by your policy: provider attested: provider_kind: /)
     expect(output).toContain('provider_kind: ')
     const { bundle: report } = JSON.parse((await run(...words, '--json')).output)
     expect(report.facts).toBeNull()

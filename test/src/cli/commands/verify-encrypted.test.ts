@@ -52,14 +52,14 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     const path = await save('encrypted-bundle.json', redacted)
     const words = [path, ...expected, ...configuration]
     expect((await verify(...words)).report.bundle).toMatchObject({
-      verdict: 'consistent',
+      verdict: 'incomplete',
       redacted: ['request', 'response'],
     })
-    const joined = await verify(...words, ...(await kept()), '--require', 'verified')
+    const joined = await verify(...words, ...(await kept()))
     expect([joined.code, joined.report.bundle.redacted]).toEqual([0, []])
     const saved = { format: 'affidavit-proof', version: 1, request, answer }
     const file = await save('saved.json', saved)
-    const proven = await verify(...words, '--answer', file, '--require', 'verified')
+    const proven = await verify(...words, '--answer', file)
     expect([proven.code, proven.report.bundle.verdict]).toEqual([0, 'verified'])
     const both = await runCommand('verify', ...words, ...(await kept()), '--answer', file)
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('expected no --request')])
@@ -68,7 +68,7 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
   it('a completed proof is VERIFIED alone, and INVALID with the bundle of another call', async () => {
     const redacted = redactBundle(whole, { request: true, response: true })
     const saved = { format: 'affidavit-proof', version: 1, request, answer, bundle: redacted }
-    const words = [...expected, ...configuration, '--require', 'verified']
+    const words = [...expected, ...configuration]
     const alone = await verify(await save('completed.json', saved), ...words)
     expect([alone.code, alone.report.verdict]).toEqual([0, 'verified'])
     const other = { ...saved, request: { ...request, seed: 7 } }
@@ -87,7 +87,7 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     const saved = { format: 'affidavit-proof', version: 1, request, answer }
     const file = await save('to-complete.json', saved)
     const before = await runCommand('verify', file, ...expected, ...configuration)
-    expect(before.stdout).toMatch(/^CONSISTENT: .*\n(.*\n)*- .*affidavit complete \S+ --url URL\n/)
+    expect(before.stdout).toMatch(/^INCOMPLETE: .*\n(.*\n)*- .*affidavit complete \S+ --url URL\n/)
     const complete = () => runCommand('complete', file, '--url', gateway.origin)
     const redacted = redactBundle(whole, { request: true, response: true })
     gateway.setScript(() => plain)
@@ -107,7 +107,7 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     expect(await complete()).toMatchObject({ code: 0 })
     expect(JSON.parse(await readFile(file, 'utf8')).bundle.source).toEqual(source)
     expect(await complete()).toMatchObject({ code: 0, stdout: expect.stringContaining('already') })
-    const after = await verify(file, ...expected, ...configuration, '--require', 'verified')
+    const after = await verify(file, ...expected, ...configuration)
     expect([after.code, after.report.bundle.source]).toEqual([0, source])
     await gateway.stop()
     expect(await complete()).toMatchObject({ code: 0 })

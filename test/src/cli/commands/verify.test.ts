@@ -54,7 +54,6 @@ const honest = (method: string) =>
 
 /** Options that expect what the bundle shows. */
 const expected = () => [...trust, ...pcrs, '--configuration', digest]
-const REQUIRED = ['--require', 'verified']
 
 async function verify(...words: readonly string[]) {
   const { code, stdout, stderr } = await runCommand('verify', ...words, '--json')
@@ -68,7 +67,7 @@ const outcomeOf = (
 
 describe('affidavit verify, of an evidence bundle', () => {
   it('verify says VERIFIED when measurements, configuration and root are the expected ones', async () => {
-    const { code, stdout } = await runCommand('verify', file, ...expected(), ...REQUIRED)
+    const { code, stdout } = await runCommand('verify', file, ...expected())
     expect(code).toBe(0)
     expect(stdout).toMatch(
       /^VERIFIED: nothing failed, .* Not checked: block on chain\.\nAn enclave that runs code that you expect signed this question and this answer at /,
@@ -82,16 +81,12 @@ describe('affidavit verify, of an evidence bundle', () => {
     ['measurements', () => [...trust, '--configuration', digest]],
     ['measurements', () => [...trust, '--configuration', digest, '--any-measurement']],
     ['expected configuration', () => [...trust, ...pcrs]],
-  ])(
-    'verify without the %s is never VERIFIED: the bundle is consistent, and fails --require verified',
-    async (name, words) => {
-      const { code, report } = await verify(file, ...words())
-      expect(code).toBe(0)
-      expect(report.bundle).toMatchObject({ verdict: 'consistent', open: [name] })
-      expect(outcomeOf(report, name)).toBe('not checked')
-      expect((await verify(file, ...words(), '--require', 'verified')).code).toBe(1)
-    },
-  )
+  ])('verify without the %s is never VERIFIED: the bundle is incomplete', async (name, words) => {
+    const { code, report } = await verify(file, ...words())
+    expect(code).toBe(3)
+    expect(report.bundle).toMatchObject({ verdict: 'incomplete', open: [name] })
+    expect(outcomeOf(report, name)).toBe('not checked')
+  })
 
   it('verify fails another configuration, and other measurements', async () => {
     const other = await verify(file, ...trust, ...pcrs, '--configuration', 'ab'.repeat(32))
@@ -108,18 +103,24 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect(code).toBe(0)
     expect(report.bundle.facts.anchoredIn).toMatchObject({ hash: chain.blockHash })
     const deep = await verify(...words, '--confirmations', '11')
-    expect([deep.code, outcomeOf(deep.report, 'block on chain')]).toEqual([1, 'failed'])
+    expect([deep.code, outcomeOf(deep.report, 'block on chain')]).toEqual([3, 'not checked'])
   })
 
   it.each([
     ['another block', { eth_getBlockByNumber: { hash: `0x${'ab'.repeat(32)}` } }],
     ['no such block', { eth_getBlockByNumber: null }],
-    ['another chain', { eth_chainId: '0x1' }],
   ])('verify fails when the endpoint has %s', async (_, changed) => {
     answers = (method) =>
       new Map<string, unknown>(Object.entries({ [method]: honest(method), ...changed })).get(method)
     const { code, report } = await verify(file, ...trust, '--rpc', rpc)
     expect([code, outcomeOf(report, 'block on chain')]).toEqual([1, 'failed'])
+  })
+
+  it('verify calls the endpoint of another chain a fault of the command: the verdict stays', async () => {
+    answers = (method) => (method === 'eth_chainId' ? '0x1' : honest(method))
+    const { code, stderr, report } = await verify(file, ...expected(), '--rpc', rpc)
+    expect([code, report.verdict]).toEqual([2, 'verified'])
+    expect(stderr).toContain('--rpc: expected an endpoint of chain 31337, got chain 1')
   })
 
   it.each([
@@ -129,7 +130,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     answers = nonsense
     const { code, stderr, report } = await verify(file, ...trust, '--rpc', rpc)
     // What needs no chain was checked, and is reported.
-    expect([code, report.verdict]).toEqual([3, 'consistent'])
+    expect([code, report.verdict]).toEqual([3, 'incomplete'])
     expect(outcomeOf(report, 'block on chain')).toBe('not checked')
     expect(stderr).toContain('the chain cannot be reached')
     const changed = { ...bundle, record: { ...bundle.record, created_at: 1 } }
@@ -139,14 +140,14 @@ describe('affidavit verify, of an evidence bundle', () => {
 
   describe('of an answer that a gateway cut', () => {
     const cut = buildEvidence({ record: { receipt: { outcome: 'client_disconnected' } } }).bundle
-    const words = () => [...expected(), ...REQUIRED]
+    const words = expected
 
     it('a cut answer is verified with --allow-outcome of that outcome alone', async () => {
       const place = await save('cut.json', cut)
       const both = ['--allow-outcome', 'upstream_error,client_disconnected']
       const taken = await verify(place, ...words(), ...both)
       expect([taken.code, taken.report.bundle.facts.outcome]).toEqual([0, 'client_disconnected'])
-      expect((await verify(place, ...words(), '--allow-outcome', 'upstream_error')).code).toBe(1)
+      expect((await verify(place, ...words(), '--allow-outcome', 'upstream_error')).code).toBe(3)
     })
   })
 
@@ -193,10 +194,10 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
     const bad = await save('other of several.json', { ...bundle, version: 9 })
     const nothing = join(folder, 'no such file')
     const both = await runCommand('verify', good, nothing, ...trust)
-    expect(both.stdout).toMatch(/one of several\.json\nCONSISTENT: /)
+    expect(both.stdout).toMatch(/one of several\.json\nINCOMPLETE: /)
     expect([both.code, both.stderr]).toEqual([3, expect.stringContaining('no such file')])
     expect((await runCommand('verify', nothing, bad, good, ...trust)).code).toBe(1)
-    expect((await runCommand('verify', good, good, ...trust)).code).toBe(0)
+    expect((await runCommand('verify', good, good, ...trust)).code).toBe(3)
     expect((await runCommand('verify', good, good, '--request', good)).code).toBe(2)
   })
 
@@ -212,7 +213,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
   it('verify takes the bundle of the hash that was asked for, in either form', async () => {
     gateway.setScript(() => bundle)
     for (const asked of [hash, `0x${hash.toUpperCase()}`]) {
-      const { code, stdout } = await ask(asked, '--require', 'verified')
+      const { code, stdout } = await ask(asked)
       expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
     }
     expect(gateway.requests.at(-1)?.url).toBe(`/v1/evidence/${hash}`)
@@ -236,7 +237,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
       const { code, stdout } = await ask(asked, ...words)
       expect([code, stdout]).toEqual([
         1,
-        expect.not.stringMatching(/VERIFIED|CONSISTENT|VALID:? nothing|"ok": true/),
+        expect.not.stringMatching(/VERIFIED|INCOMPLETE|VALID:? nothing|"ok": true/),
       ])
     }
   })
@@ -257,7 +258,7 @@ function proofOf({
 
 describe('affidavit verify, with what the caller sent and got', () => {
   const answer = { ...RESPONSE, ...proofOf(bundle.record) }
-  const words = () => [...expected(), ...REQUIRED]
+  const words = expected
   it('verify takes evidence of the kept request and answer, and prints what was asked and said', async () => {
     const kept = [
       '--request',
@@ -295,7 +296,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
         expect(code).toBe(1)
         expect(stdout).toMatch(new RegExp(`FAILED {7}${name}`))
         expect(stdout).toMatch(/^INVALID: /)
-        expect(stdout).not.toMatch(/VERIFIED|CONSISTENT/)
+        expect(stdout).not.toMatch(/VERIFIED|INCOMPLETE/)
         const { report } = await verify(source, ...kept, ...trust, ...pcrs)
         expect([report.ok, report.bundle?.verdict ?? 'invalid']).toEqual([false, 'invalid'])
       }
@@ -326,7 +327,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
       const { stdout } = await runCommand('verify', place, ...trust, ...form)
       expect(stdout).not.toMatch(/[^\n\P{Cc}]|\p{Cf}/u)
       expect(stdout).not.toMatch(/^VERIFIED/m)
-      expect(stdout).toContain('CONSISTENT: ')
+      expect(stdout).toContain('INCOMPLETE: ')
     }
     expect((await verify(place, ...trust)).report.bundle.exchange.said[0].text).toBe(content)
   })
@@ -341,7 +342,6 @@ describe('affidavit verify, usage', () => {
     ['no confirmations', () => [file, '--confirmations', '0']],
     ['confirmations that no chain is asked for', () => [file, ...trust, '--confirmations', '5']],
     ['an unknown outcome', () => [file, '--allow-outcome', 'complete,whatever']],
-    ['an unknown verdict', () => [file, '--require', 'consistent']],
     ['a base URL with a query', () => ['ab'.repeat(32), '--url', 'http://127.0.0.1/?a']],
   ])('verify refuses as usage %s', async (_, words) => {
     expect((await runCommand('verify', ...words())).code).toBe(2)

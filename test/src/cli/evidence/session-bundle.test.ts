@@ -37,7 +37,7 @@ const verify = async (calls: readonly unknown[], ...words: readonly string[]) =>
 
 describe('a session bundle', () => {
   it('a whole session is verified, with a line for each call, the timeline and the checks', async () => {
-    const { code, stdout } = await verify(CALLS, '--require', 'verified')
+    const { code, stdout } = await verify(CALLS)
     expect(code).toBe(0)
     const lines = stdout.split('\n')
     expect(lines[0]).toBe('VERIFIED: nothing failed, and everything that is needed was checked.')

@@ -62,7 +62,7 @@ const failedOf = (checks: readonly { name: string; outcome: string }[]) =>
 describe('affidavit verify --release', () => {
   it('verify takes a bundle by a signed release, and names the release', async () => {
     const words = ['--release', manifest, ...trusted, ...configuration]
-    const { code, report, stderr } = await verify(bundleFile, ...words, '--require', 'verified')
+    const { code, report, stderr } = await verify(bundleFile, ...words)
     expect(code).toBe(0)
     const name = { version: release.version, git_commit: release.git_commit }
     expect(report.bundle).toMatchObject({ verdict: 'verified', facts: { release: name } })
@@ -102,14 +102,7 @@ describe('affidavit verify --release', () => {
 
     it('a release that names its configuration needs no --configuration, and release show shows it', async () => {
       const named = await stage.saveRelease('named.json', buildRelease({ configuration: ours }))
-      const { code, report } = await verify(
-        bundleFile,
-        '--release',
-        named,
-        ...trusted,
-        '--require',
-        'verified',
-      )
+      const { code, report } = await verify(bundleFile, '--release', named, ...trusted)
       expect([code, report.bundle.verdict]).toEqual([0, 'verified'])
       const shown = await runCommand('release', 'show', named)
       expect(shown.stdout).toContain(`configuration ${ours}`)
