@@ -110,9 +110,16 @@ export function createBodyReader({ bytesMax, silenceMs }: RequestLimits) {
     }
   }
 
-  /** Bodies are decompressed one at a time: each could become as large as the limit. */
-  function decode(bytes: Buffer<ArrayBuffer>, coding: string): Promise<Buffer<ArrayBuffer>> {
+  /**
+   * Bodies are decompressed one at a time: each could become as large as the limit. After an abort,
+   * a body still waits for its turn, because its bytes stay in memory until then.
+   */
+  function decode(
+    bytes: Buffer<ArrayBuffer>,
+    { coding, signal }: { readonly coding: string; readonly signal: AbortSignal },
+  ): Promise<Buffer<ArrayBuffer>> {
     const decoded = decoding.then(async () => {
+      signal.throwIfAborted()
       if (held + REQUEST_BYTES_MAX > bytesMax) throw tooMany(bytesMax)
       held += REQUEST_BYTES_MAX
       return await undoCoding(bytes, coding).finally(() => {
@@ -130,7 +137,8 @@ export function createBodyReader({ bytesMax, silenceMs }: RequestLimits) {
       const bytes = await receiveInTime(request, { share, signal })
       const coding = (request.headers['content-encoding'] ?? '').trim().toLowerCase()
       if (coding === 'identity' || coding === '') return { bytes, release: share.release }
-      const decoded = await leavable(decode(bytes, coding), signal)
+      const decoded = await decode(bytes, { coding, signal })
+      signal.throwIfAborted()
       share.resize(decoded.length)
       return { bytes: decoded, release: share.release }
     } catch (fault) {

@@ -185,6 +185,14 @@ describe('the bodies of requests', () => {
   })
 })
 
+it('the log line of a request beyond the limits of the client names no model', async () => {
+  const proxy = await openProxy(async () => Response.json({}))
+  const body = `{"model":"m","input":[${'['.repeat(200)}${']'.repeat(200)}]}`
+  await (await ask(proxy, '/responses', { body })).text()
+  await (await ask(proxy, '/responses')).text()
+  expect(calls.map(({ model }) => model)).toEqual([null, 'm'])
+})
+
 describe('a secret segment of the base URL', () => {
   const token = 'c2VjcmV0'
 
