@@ -21,9 +21,15 @@ subscribe('http.client.response.finish', (message) => record(responseOf(message)
 subscribe('affidavit.refused_stream', (message) => {
   const { body, code } = message as { readonly body: object; readonly code: string }
   const file = join(folder, `${new Date().toISOString().replaceAll(':', '')}-${code}.txt`)
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(file, Buffer.concat(received.get(body) ?? []), { mode: 0o600 })
-  console.log(JSON.stringify({ event: 'refused_stream_kept', level: 'warn', file }))
+  try {
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(file, Buffer.concat(received.get(body) ?? []), { mode: 0o600 })
+    console.log(JSON.stringify({ event: 'refused_stream_kept', level: 'warn', file }))
+  } catch (fault) {
+    // An error of a subscriber would end the enclave, and a provider chooses when.
+    const { message: reason } = fault as Error
+    console.log(JSON.stringify({ event: 'refused_stream_not_kept', level: 'error', reason }))
+  }
 })
 
 function record(body: IncomingMessage): void {
