@@ -137,6 +137,12 @@ function refuseUnknownMembers(proof: JsonObject): void {
     )
 }
 
+/** No hash covers proof members. Only those of the last chunk are checked. */
+function refuseEarlyProof(chunks: readonly JsonObject[]): void {
+  if (chunks.slice(0, -1).some((chunk) => PROOF_MEMBERS.some((name) => Object.hasOwn(chunk, name))))
+    throw new FormatError('early_proof', 'expected no part of a proof before the last chunk')
+}
+
 function proofOfKept(kept: Attempt<KeptStream>): JsonObject {
   return 'value' in kept && isJsonObject(kept.value.proof) ? kept.value.proof : {}
 }
@@ -166,6 +172,7 @@ function readResponse(
   if (chunks !== null) {
     const response = assembleCompletion(chunks)
     checkOpenings(chunks)
+    refuseEarlyProof(chunks)
     return response
   }
   const members = objectOf(record, isStored ? 'the record' : 'the response')

@@ -54,6 +54,16 @@ describe('verifyStream', () => {
     expect(failedOf(CHUNKS, { streamHash })).toEqual(['stream hash'])
   })
 
+  it.each(PROOF_MEMBERS)(
+    'a stream fails whose first chunk has %s, which no hash covers',
+    (name) => {
+      const chunks = CHUNKS.with(0, { ...CHUNKS[0], [name]: ' Or all.' })
+      expect(hashChunks(chunks)).toBe(hashChunks(CHUNKS))
+      const failed = ['response hash', 'hash', 'signature', 'receipt']
+      expect(failedOf(chunks, { signed: CHUNKS })).toEqual(failed)
+    },
+  )
+
   const delta = { role: 'assistant', content: 'Yes.' }
 
   it.each([

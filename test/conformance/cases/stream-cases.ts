@@ -171,6 +171,10 @@ const streams: readonly Draft[] = [
       expect: invalid(['response hash', 'hash', 'signature', 'receipt'], ...NEVER),
     }),
   ),
+  draft('proof-members-of-an-early-chunk', whole.with(1, { ...whole[1], log: ' Or all.' }), {
+    about: 'A proof member of a chunk before the last: no hash covers it.',
+    expect: invalid(['response hash', 'hash', 'signature', 'receipt'], ...NEVER),
+  }),
   draft(
     'stream-hash/not-streamed',
     proven(GIVEN, { request: REQUEST_UNSTREAMED, streamHash: null }),
