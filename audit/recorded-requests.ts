@@ -69,17 +69,23 @@ function writeEntries(entries: readonly (readonly [key: string, index: number])[
 }
 
 /** An entry has 24 bytes, so 32 digits of base64 without padding. */
-const Entries = z.codec(
-  z
-    .string()
-    .regex(/^[A-Za-z0-9+/]*$/, 'expected requests in base64')
-    .refine(({ length }) => length % 32 === 0, 'expected whole requests'),
-  z.custom<Buffer>(),
-  {
-    decode: (text) => Buffer.from(text, 'base64'),
-    encode: (bytes) => bytes.toString('base64'),
-  },
-)
+const Entries = z
+  .codec(
+    z
+      .string()
+      .regex(/^[A-Za-z0-9+/]*$/, 'expected requests in base64')
+      .refine(({ length }) => length % 32 === 0, 'expected whole requests'),
+    z.custom<Buffer>(),
+    {
+      decode: (text) => Buffer.from(text, 'base64'),
+      encode: (bytes) => bytes.toString('base64'),
+    },
+  )
+  .refine(
+    (bytes) =>
+      [...readEntries(bytes)].every(([, index]) => Number.isSafeInteger(index) && index >= 0),
+    'expected requests with the indexes of their records',
+  )
 
 /** By notary: in the file base64, in memory bytes. */
 export const WrittenRequestsForm = z.strictObject({

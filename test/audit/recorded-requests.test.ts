@@ -57,6 +57,13 @@ const hidden = (log: BuiltLog): BuiltLog => ({
   })),
 })
 
+/** A request in the state file, in base64: 16 bytes of its hash, and its record's index. */
+function entryAt(index: number): string {
+  const entry = Buffer.alloc(24)
+  entry.writeDoubleBE(index, 16)
+  return entry.toString('base64')
+}
+
 describe('affidavit audit, of one request in two logs', () => {
   it('an audit finds a call that two enclaves made, and names both records', async () => {
     const { code, findings, stdout } = await audit([second, first])
@@ -133,16 +140,28 @@ describe('affidavit audit, of one request in two logs', () => {
     expect((await audit([first], '--from', '1')).outcomes[CHECK]).toBe('not checked')
   })
 
-  it.each(['AA', 'AAAA', '?'])('an audit refuses a state with the requests %j', async (entries) => {
-    await audit([first], '--state', state)
-    const written = JSON.parse(await readFile(state, 'utf8'))
-    written.requests.logs[first.notary.account.notary] = entries
-    await writeFile(state, JSON.stringify(written))
-    expect(await audit([first], '--state', state)).toMatchObject({
-      code: 2,
-      stderr: expect.stringMatching('expected (whole )?requests'),
-    })
+  it.each(['AA', '?', entryAt(Number.NaN)])(
+    'an audit refuses a state with the requests %j',
+    async (entries) => {
+      await audit([first], '--state', state)
+      const written = JSON.parse(await readFile(state, 'utf8'))
+      written.requests.logs[first.notary.account.notary] = entries
+      await writeFile(state, JSON.stringify(written))
+      expect(await audit([first], '--state', state)).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching('expected (whole )?requests'),
+      })
+    },
+  )
+})
+
+it.each([-1, 0.5, 2 ** 53])('recorded requests with the index %d are refused', (index) => {
+  const formOf = (one: number) => ({
+    isCut: false,
+    logs: { [`0x${'a'.repeat(40)}`]: entryAt(one) },
   })
+  expect(WrittenRequestsForm.safeParse(formOf(1)).success).toBe(true)
+  expect(WrittenRequestsForm.safeParse(formOf(index)).success).toBe(false)
 })
 
 it('recorded requests forget the oldest beyond their limit, and say so after a restart', () => {
