@@ -43,6 +43,10 @@ export type CallSessionOptions = {
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Receives the requests of a call that got no proven answer, each time that they change. */
   readonly onLost?: (lost: LostRequests) => void
+  /**
+   * Decides whether the requests of a call in `onLost` belong to the session now. Default: all do.
+   */
+  readonly isOwn?: (call: string) => boolean
   /** Continues a session that was begun before. */
   readonly start?: SessionStart
 }
@@ -60,11 +64,11 @@ export function createSession(
     ) => Promise<Pick<AnchoredEvidence, 'text'>>
   },
 ): CallSession {
-  const { onProof, onLost = () => undefined } = options
+  const { onProof, onLost = () => undefined, isOwn = () => true } = options
   const { start = { id: randomHex(ID_BYTES), n: 0, previous: null } } = options
   const proofs: Proof[] = []
   const keep = onProof ?? ((proof: Proof) => void proofs.push(proof))
-  const turns = createSessionTurns(start, onLost)
+  const turns = createSessionTurns(start, { onLost, isOwn })
   return {
     id: start.id,
     fetch: parts.open(turns, keep),
@@ -114,7 +118,7 @@ export type SessionStart = Omit<SessionPlace, 'last'> & {
 
 function createSessionTurns(
   start: SessionStart,
-  onLost: (lost: LostRequests) => void,
+  { onLost, isOwn }: Required<Pick<CallSessionOptions, 'onLost' | 'isOwn'>>,
 ): SessionTurns {
   const { id } = start
   let { n, previous, isEnded = false } = start
@@ -129,7 +133,7 @@ function createSessionTurns(
   }
   const unanswered = () => [
     ...(start.unanswered ?? []),
-    ...[...open.values()].flatMap((lost) => lost.unanswered),
+    ...[...open.values()].flatMap((lost) => (isOwn(lost.call) ? lost.unanswered : [])),
   ]
   return {
     unanswered,

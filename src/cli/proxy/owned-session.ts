@@ -3,6 +3,7 @@ import { printable } from '#attestation/report/printable.ts'
 import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError, messageOf } from '#client/errors.ts'
 import { type Fetch, leavable } from '#client/gateway.ts'
+import type { LostRequests } from '#client/session.ts'
 import { throwNotKept } from './caller-errors.ts'
 import type { SessionFile } from './session-file.ts'
 
@@ -39,6 +40,15 @@ export function openOwnedSession(
   let { owner } = file
   let claim: Claim | null = null
   let isOwnerKnown = false
+  /** Whose lost calls are, by their ids. Before it has an owner, a session can have several callers. */
+  const callers = new Map<string, string>()
+  const current = () => owner ?? claim?.owner
+  const keepLost = (lost: LostRequests) =>
+    void file.keepLost(session.id, lost).catch((fault: unknown) => {
+      process.stderr.write(
+        `a request without an answer could not be kept: ${printable(messageOf(fault))}\n`,
+      )
+    })
   const session = affidavit.startSession({
     async onProof(proof) {
       const first = owner === null ? claim : null
@@ -48,15 +58,16 @@ export function openOwnedSession(
       } catch (fault) {
         throwNotKept(fault)
       }
-      owner ??= first?.owner ?? null
+      if (first === null) return
+      owner = first.owner
+      // The lost calls of other keys do not belong to the session.
+      for (const [call, by] of callers) if (by !== owner) keepLost({ call, unanswered: [] })
     },
     onLost(lost) {
-      file.keepLost(session.id, lost).catch((fault: unknown) => {
-        process.stderr.write(
-          `a request without an answer could not be kept: ${printable(messageOf(fault))}\n`,
-        )
-      })
+      callers.set(lost.call, current() ?? '')
+      keepLost(lost)
     },
+    isOwn: (call) => (callers.get(call) ?? current()) === current(),
     ...(file.start === undefined ? {} : { start: file.start }),
   })
   const fetch: Fetch = async (input, init) => {

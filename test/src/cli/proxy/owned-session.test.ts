@@ -1,9 +1,9 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Affidavit } from '#client/index.ts'
-import { createSession } from '#client/session.ts'
+import { type CallSession, createSession, type LostRequests } from '#client/session.ts'
 import { openOwnedSession } from '#src/cli/proxy/owned-session.ts'
 import type { SessionFile } from '#src/cli/proxy/session-file.ts'
-import { openMemoryClient } from '../../../client/memory-gateway.ts'
+import { ADDRESS, openMemoryClient } from '../../../client/memory-gateway.ts'
 
 const KEYS = ['afd_one', 'afd_two'] as const
 
@@ -12,12 +12,14 @@ function openSession(keep: () => Promise<void> = async () => undefined) {
   const clients: ReturnType<typeof openMemoryClient>[] = []
   const keys: (string | null)[] = []
   const owners: string[] = []
+  const lost: LostRequests[] = []
+  const sessions: CallSession[] = []
   const file: SessionFile = {
     start: undefined,
     owner: null,
     keep,
     keepOwner: async (_, owner) => void owners.push(owner),
-    keepLost: async () => undefined,
+    keepLost: async (_, one) => void lost.push(one),
     isFull: () => false,
     complete: (apiKey) => void keys.push(apiKey),
     close: () => Promise.reject(new Error('expected no close')),
@@ -25,25 +27,28 @@ function openSession(keep: () => Promise<void> = async () => undefined) {
   const outside = openMemoryClient({}, {})
   const affidavit: Pick<Affidavit, 'fetch' | 'startSession'> = {
     fetch: outside.fetch,
-    startSession: (options = {}) =>
-      createSession(options, {
+    startSession: (options = {}) => {
+      const created = createSession(options, {
         open: (turns, onProof) => {
           const client = openMemoryClient({}, { session: turns, keep: onProof })
           clients.push(client)
           return client.fetch
         },
         anchored: () => Promise.reject(new Error('expected no call of anchored')),
-      }),
+      })
+      sessions.push(created)
+      return created
+    },
   }
   const session = openOwnedSession(affidavit, file)
   const [client = outside] = clients
   /** Makes a call, and leaves it when `signal` aborts. True if it was outside of the session. */
   async function ask(
     apiKey: string,
-    { stream = false, signal = new AbortController().signal } = {},
+    { stream = false, signal = new AbortController().signal, content = 'Pay?' } = {},
   ) {
     const admission = await session.admit(apiKey, signal)
-    const messages = [{ role: 'user', content: 'Pay?' }]
+    const messages = [{ role: 'user', content }]
     const body = JSON.stringify({ model: 'demo/echo', stream, messages })
     try {
       const answer = await admission.fetch(client.url, { method: 'POST', body, signal })
@@ -54,7 +59,8 @@ function openSession(keep: () => Promise<void> = async () => undefined) {
       admission.leave()
     }
   }
-  return { session, client, keys, owners, ask }
+  const unanswered = () => sessions.flatMap((one) => one.unanswered)
+  return { session, client, keys, owners, lost, unanswered, ask }
 }
 
 describe('the owner of a session', () => {
@@ -79,6 +85,23 @@ describe('the owner of a session', () => {
     session.recognize(KEYS[1])
     expect(await ask(KEYS[1])).toMatchObject({ isOutside: true })
     expect(keys).toEqual([KEYS[0]])
+  })
+
+  it('the session states the lost calls of its owner, and none of the keys that came before', async () => {
+    const { ask, client, lost, unanswered } = openSession()
+    client.attack = { respond: () => Response.json({ error: { message: 'no' } }, { status: 401 }) }
+    for (const content of ['False 1?', 'False 2?']) await ask(KEYS[1], { content })
+    await ask(KEYS[0], { content: 'Lost?' })
+    const [ofFalse1, ofFalse2, ofOwner] = lost.map(({ call }) => call)
+    client.attack = {}
+    await ask(KEYS[0])
+    expect(unanswered()).toEqual([{ n: 0, notary: ADDRESS, times: 1 }])
+    const kept = new Map(lost.map((one) => [one.call, one.unanswered.length]))
+    expect([...kept]).toEqual([
+      [ofFalse1, 0],
+      [ofFalse2, 0],
+      [ofOwner, 1],
+    ])
   })
 
   it('a caller who leaves while his call is being kept is still its owner', async () => {
