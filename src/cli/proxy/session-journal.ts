@@ -140,6 +140,9 @@ function createKeptSession() {
     const session = placeOf(request)
     if (session === undefined) throw invalid('the call', 'of a session')
     checkId(session.id)
+    const previous = calls.at(-1)?.hash ?? null
+    if (session.n !== calls.length || session.previous !== previous || last?.last === true)
+      throw invalid('the call', 'the next one of the session')
     calls.push({ hash, request, answer, unanswered })
     last = session
   }

@@ -155,6 +155,16 @@ describe('a session that stops and starts again', () => {
     expect(JSON.parse(readFileSync(path, 'utf8')).unanswered).toEqual(unanswered)
   })
 
+  it.each([
+    ['twice', [sessionProof(0), sessionProof(0)]],
+    ['after a missing one', [sessionProof(0), sessionProof(2)]],
+    ['after the last', [sessionProof(0, { last: true }), sessionProof(1)]],
+  ])('a line with a call %s stops the proxy', async (_, proofs) => {
+    writeFileSync(`${path}.calls`, proofs.map((proof) => proof.save()).join(''))
+    const opening = openSessionFile(path, { anchored: neverAnchored })
+    await expect(opening).rejects.toThrow(/^line 2 of .* the next one of the session/)
+  })
+
   const lostLine = (more: object) =>
     JSON.stringify({ format: 'affidavit-session-lost', version: 1, id: ID, ...more })
   const call = '01'.repeat(8)
