@@ -107,7 +107,7 @@ describe('a bundle of an answer of the simulated TEE', () => {
     ['demo/unsealed', /^weights +unknown: the measured configuration does not name/m],
   ])('a bundle of %s verifies offline with both chains: %s', async (model, weights) => {
     const { code, stdout } = await verify(await makeBundle(model))
-    expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringMatching(weights) })
+    expect({ code, stdout }).toMatchObject({ code: 3, stdout: expect.stringMatching(weights) })
     expect(stdout).toContain('under roots of the policy that are for development')
     expect(stdout).toMatch(/passed {7}provider's key .*\n.*passed {7}provider attested/)
   })

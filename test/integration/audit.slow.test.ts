@@ -76,7 +76,7 @@ describe('the command line, against a whole service', () => {
     expect(await readFile(redacted, 'utf8')).not.toContain('question 0')
     const rest = await cli('verify', redacted, ...expected, '--rpc', service.rpcUrl)
     expect(rest).toMatchObject({
-      code: 0,
+      code: 3,
       stdout: expect.stringContaining('INCOMPLETE: nothing failed'),
     })
   })

@@ -72,7 +72,7 @@ for (const encrypt of [false, true])
       ])
       expect(made[1]?.receipt).toHaveProperty(['headers', 'anthropic-version'])
       for (const proof of made) {
-        expect(await verify(proof.save())).toMatchObject({ code: 0, stderr: '' })
+        expect(await verify(proof.save())).toMatchObject({ code: 3, stderr: '' })
         const { save } = await affidavit.anchored(proof)
         expect((await verify(save(), [])).code).toBe(0)
       }
@@ -94,7 +94,7 @@ for (const encrypt of [false, true])
         ])
         const text = await session.save()
         const open = await verify(text)
-        expect(open).toMatchObject({ code: 0, stderr: '' })
+        expect(open).toMatchObject({ code: 3, stderr: '' })
         expect(open.stdout).toContain('signed end')
         // A closing call states that no call follows.
         await client.post(CLOSING[dialect].path, {

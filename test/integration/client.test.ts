@@ -1,10 +1,9 @@
-import { execFile } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type ConnectOptions, connect, type Proof } from '#client/index.ts'
@@ -47,7 +46,9 @@ async function verify(proof: Proof): Promise<string> {
   await writeFile(file, proof.save())
   const root = ['--root', service.rootFile, '--any-measurement']
   const main = join(import.meta.dirname, '../../src/cli/main.ts')
-  const { stdout } = await promisify(execFile)(process.execPath, [main, 'verify', file, ...root])
+  const { stdout } = spawnSync(process.execPath, [main, 'verify', file, ...root], {
+    encoding: 'utf8',
+  })
   return stdout
 }
 

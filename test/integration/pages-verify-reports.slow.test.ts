@@ -84,7 +84,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
 
     const swapped = withProvider(bundle, buildProvider('dstack').bytes)
     const broken = await driver.check(jsonFile(swapped))
-    expect([broken.verdict, broken.failed]).toEqual(['invalid', ['provider attested']])
+    expect([broken.verdict, broken.failed]).toEqual(['not_accepted', ['provider attested']])
     expect(await linkOf('machine').getAttribute('class')).toBe('link broken')
     expect(await linkOf('machine').textContent()).toContain('provider_kind')
 

@@ -103,7 +103,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const bare = await driver.check(jsonFile(bundle))
     expect([bare.verdict, bare.links.notary, bare.links.code]).toEqual([
       'not_accepted',
-      'not_accepted',
+      'unaccepted',
       'open',
     ])
     expect(await page.locator('.verdict').textContent()).toContain('nsm/root.crt.pem')
@@ -174,7 +174,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.getByLabel('Or measurements').fill(`PCR0=${'ab'.repeat(48)}`)
     await outdated.waitFor()
     await page.getByRole('button', { name: 'Check again' }).click()
-    await page.locator('[data-verdict="invalid"]').waitFor()
+    await page.locator('[data-verdict="not_accepted"]').waitFor()
     expect(await outdated.count()).toBe(0)
     await page.context().close()
   })
@@ -218,7 +218,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const report = await driver.check(jsonFile(bundle))
     expect([report.verdict, report.links.code]).toEqual(['verified', 'holds'])
     const image = await driver.check(join(VECTORS, 'eif/synthetic-unsigned.eif'))
-    expect(image.verdict).toBe('invalid')
+    expect(image.verdict).toBe('not_accepted')
     expect(await findBarriers(saved.page)).toEqual([])
     expect(saved).toMatchObject({ faults: [], strangers: [] })
     await saved.page.context().close()

@@ -3,11 +3,8 @@ import type { Demands, Verdict } from '../conformance/manifest.ts'
 
 /** What the page reports on one source. */
 export type PageReport = {
-  /**
-   * `refused`: it could not be checked in this form. `undetermined`: the only failure is that its
-   * root is not trusted; programs get `invalid` for it.
-   */
-  readonly verdict: Verdict | 'refused' | 'not_accepted'
+  /** `refused`: it could not be checked in this form. */
+  readonly verdict: Verdict | 'refused'
   readonly sentence: string
   /** Names of checks; for a document, its code. */
   readonly failed: readonly string[]
@@ -163,7 +160,7 @@ const READ_REPORT = (result: PageElement): PageReport => {
     links: Object.fromEntries(
       [...result.querySelectorAll('[data-link]')].map((link) => [
         link.getAttribute('data-link'),
-        ['holds', 'broken', 'open', 'void', 'not_accepted'].find((state) =>
+        ['holds', 'broken', 'open', 'void', 'unaccepted'].find((state) =>
           link.classList.contains(state),
         ) ?? '',
       ]),
