@@ -43,12 +43,16 @@ export function openOwnedSession(
   /** Whose lost calls are, by their ids. Before it has an owner, a session can have several callers. */
   const callers = new Map<string, string>()
   const current = () => owner ?? claim?.owner
-  const keepLost = (lost: LostRequests) =>
-    void file.keepLost(session.id, lost).catch((fault: unknown) => {
+  /** The writing of lost calls. A caller hears of its lost call when this has ended. */
+  let keeping: Promise<void> = Promise.resolve()
+  const keepLost = (lost: LostRequests) => {
+    const kept = file.keepLost(session.id, lost).catch((fault: unknown) => {
       process.stderr.write(
         `a request without an answer could not be kept: ${printable(messageOf(fault))}\n`,
       )
     })
+    keeping = keeping.then(() => kept)
+  }
   const session = affidavit.startSession({
     async onProof(proof) {
       const first = owner === null ? claim : null
@@ -77,7 +81,11 @@ export function openOwnedSession(
         'expected no call after a session that is as large as `affidavit verify` reads: use a ' +
           'new file',
       )
-    return await session.fetch(input, init)
+    try {
+      return await session.fetch(input, init)
+    } finally {
+      await keeping
+    }
   }
 
   function claimSession(by: string): SessionAdmission {
