@@ -40,10 +40,10 @@ export function openOwnedSession(
   let { owner } = file
   let claim: Claim | null = null
   let isOwnerKnown = false
-  /** Whose lost calls are, by their ids. Before it has an owner, a session can have several callers. */
+  /** The callers of lost calls, by the calls' ids. A session without an owner can have several. */
   const callers = new Map<string, string>()
   const current = () => owner ?? claim?.owner
-  /** The writing of lost calls. A caller hears of its lost call when this has ended. */
+  /** The writing of lost calls. `fetch` ends after it. */
   let keeping: Promise<void> = Promise.resolve()
   const keepLost = (lost: LostRequests) => {
     const kept = file.keepLost(session.id, lost).catch((fault: unknown) => {
