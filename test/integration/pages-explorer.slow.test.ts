@@ -504,7 +504,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a completion'), () => {
     const { hash } = await complete()
     const { page, strangers } = await openCompletion(hash)
     await nameRoot(page)
-    await page.locator('[data-verdict=consistent]').waitFor()
+    await page.locator('[data-verdict=incomplete]').waitFor()
     const show = async (key: string) => {
       await page.getByLabel('API key').fill(key)
       await page.getByRole('button', { name: 'Show the content' }).click()
@@ -543,7 +543,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a completion'), () => {
         buffer: Buffer.from(text),
       })
     await nameRoot(page)
-    await page.locator('[data-verdict=consistent]').waitFor()
+    await page.locator('[data-verdict=incomplete]').waitFor()
     const sent: string[] = []
     page.on('request', (asked) => sent.push(asked.method()))
     await drop(proof)
@@ -555,7 +555,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a completion'), () => {
     await drop('<html>')
     await page.locator('[data-verdict=refused]').waitFor()
     await page.getByRole('button', { name: 'Remove it' }).click()
-    await page.locator('[data-verdict=consistent]').waitFor()
+    await page.locator('[data-verdict=incomplete]').waitFor()
     expect(sent.filter((method) => method !== 'GET')).toEqual([])
     await page.context().close()
   })
@@ -613,7 +613,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
       const { page, faults, strangers } = await openAt('', { viewport })
       await search(page, ` 0x${answer.hash} `)
       await page.waitForURL(`**/c/${answer.hash}`)
-      const verdict = page.locator('[data-verdict=consistent]')
+      const verdict = page.locator('[data-verdict=incomplete]')
       const parts = {
         verdict: verdict.getByRole('heading', { name: 'INCOMPLETE development' }),
         unchanged: verdict.getByText('neither was changed since'),

@@ -35,9 +35,9 @@ export const SHOTS: readonly Shot[] = [
     prepare: (page, scene) => check(page, scene.bundle),
     isShown: true,
   },
-  { name: 'verify-consistent', path: () => '/verify', prepare: checkByRootAlone },
+  { name: 'verify-incomplete', path: () => '/verify', prepare: checkByRootAlone },
   {
-    name: 'verify-undetermined',
+    name: 'verify-not-accepted',
     path: () => '/verify',
     prepare: async (page, scene) => {
       await page.getByRole('button', { name: 'Do not use them' }).click()
@@ -142,7 +142,7 @@ async function check(page: Page, text: string): Promise<void> {
   await page.locator('.result').waitFor()
 }
 
-/** Without the code that a reader expects, the evidence is consistent, and no more. */
+/** Without the code that a reader expects, the evidence is incomplete. */
 async function checkByRootAlone(page: Page, { service, bundle }: Scene): Promise<void> {
   await page.getByText('What you expect: code, configuration, roots').click()
   await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)

@@ -195,7 +195,7 @@ it('an invalid call makes the session invalid, and names the call', async () => 
   expect(report.timeline).toEqual([])
 })
 
-it('a call without a block, or that was cut, leaves the session consistent', async () => {
+it('a call without a block, or that was cut, leaves the session incomplete', async () => {
   const waiting = await verifyBuilt({ evidence: (at) => ({ isMined: at !== 3 }) })
   expect(waiting).toMatchObject({ verdict: 'incomplete', open: ['evidence of calls'] })
   const cut = await verifyBuilt({
