@@ -39,7 +39,7 @@ export type Dialect = {
   hashedRequest(request: JsonObject): JsonObject
   /** The first member that hides a part of the prompt. Null without such a member. */
   findHidden(body: JsonObject): RefusedMember | null
-  /** The answer as it is hashed: without its proof. `version` is the version of the receipt. */
+  /** The answer as it is hashed: without its proof. */
   hashedResponse(response: JsonObject): JsonObject
   /** The object that has the members of the proof: the answer itself, or a member of the answer. */
   proofOf(answer: JsonObject): JsonObject

@@ -289,8 +289,8 @@ function parseNodes(json: Json, name: string): readonly string[] {
 /**
  * Creates the bundle from a stored record (interface 2.4, with `receipt` and `log`) and other data
  * that the gateway keeps. Leaves out what cannot be verified: the record's `id` and the request's
- * unset members. Throws FormatError as parseEvidenceBundle does. Does NOT check that
- * the parts belong together: see verifyBundle.
+ * unset members. Throws FormatError as parseEvidenceBundle does. Does NOT check that the parts
+ * belong together: see verifyBundle.
  */
 export function createBundle(parts: {
   readonly record: JsonObject

@@ -88,7 +88,7 @@ export function checkMeasurements(
     const message = 'expected at least one measurement in each set to compare with, got none'
     throw new AttestationError('measurements_not_given', message)
   }
-  const refusals = expected.map((set) => refusedAs(document.pcrs, set))
+  const refusals = expected.map((set) => refusalOf(document.pcrs, set))
   const found = refusals.indexOf(null)
   if (found >= 0) return { matchedSet: found, release: null }
   if (releases.length > 0) return { matchedSet: null, release: checkRelease(document, releases) }
@@ -118,7 +118,7 @@ function checkRelease(
   }
 }
 
-function refusedAs(
+function refusalOf(
   pcrs: ReadonlyMap<number, Uint8Array>,
   set: MeasurementSet,
 ): AttestationError | null {

@@ -179,7 +179,7 @@ export function acceptedMeasurements(
     return {
       release,
       measurements: measurementSetOf(release),
-      refusal: refusedAs({ ...entry, revoked }, atMs),
+      refusal: refusalOf({ ...entry, revoked }, atMs),
     }
   })
   return {
@@ -234,7 +234,7 @@ function isWithin(
   )
 }
 
-function refusedAs(
+function refusalOf(
   { release, accepted_from: from, accepted_until: until, revoked }: ReleaseEntry,
   atMs: number,
 ): { readonly reason: ReleaseRefusal; readonly message: string } | null {

@@ -69,7 +69,7 @@ export async function runJob(job: Job, onProgress: (done: number) => void): Prom
         return await judgeOne(job, read)
     }
   } catch (fault) {
-    return refusedAs(fault)
+    return refusalOf(fault)
   }
 }
 
@@ -253,7 +253,7 @@ async function* readChunks(
 }
 
 /** States why nothing could be checked, and what to do. */
-function refusedAs(fault: unknown): JobOutcome {
+function refusalOf(fault: unknown): JobOutcome {
   if (fault instanceof ExpectationFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }
   if (fault instanceof EvidenceError)
