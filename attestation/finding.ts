@@ -31,22 +31,23 @@ export function check<Name extends string>(
   describe: (fault: unknown) => string = reasonOf,
 ): Check<Name> {
   const attempted = attempt(find)
-  if ('fault' in attempted) {
-    const { fault } = attempted
-    const failed = { name, outcome: 'failed', detail: describe(fault) } as const
-    return isRefusedByPolicy(fault) ? { ...failed, isOfPolicy: true } : failed
-  }
+  if ('fault' in attempted) return failedCheck(name, attempted.fault, describe)
   return typeof attempted.value === 'string'
     ? { name, outcome: 'passed', detail: attempted.value }
     : { name, outcome: 'not checked', detail: attempted.value.notChecked }
 }
 
-/** True for a fault of evidence that nothing contradicts, but that the policy does not accept. */
-export function isRefusedByPolicy(fault: unknown): boolean {
-  return (
+/** The check that failed with `fault`. */
+export function failedCheck<Name extends string>(
+  name: Name,
+  fault: unknown,
+  describe: (fault: unknown) => string = reasonOf,
+): Check<Name> {
+  const isOfReader =
     fault instanceof NotAcceptedError ||
     (fault instanceof AttestationError && isOfPolicy(fault.code))
-  )
+  const failed = { name, outcome: 'failed', detail: describe(fault) } as const
+  return isOfReader ? { ...failed, isOfPolicy: true } : failed
 }
 
 export function attempt<Value>(produce: () => Value): Attempt<Value> {

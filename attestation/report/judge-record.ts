@@ -5,7 +5,7 @@ import { type StatedAbsence, statedAbsence } from '../erasure.ts'
 import { NotAcceptedError } from '../errors.ts'
 import { registersOf } from '../evidence/document-checks.ts'
 import { refusedAs, type Verdict } from '../evidence/verdict.ts'
-import { type Check, isRefusedByPolicy, reasonOf } from '../finding.ts'
+import { type Check, failedCheck } from '../finding.ts'
 import { isJsonObject, type Json, memberAt } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
@@ -229,8 +229,7 @@ async function checkAttestation(
       isDebugMode: facts.isDebugMode,
     })
   } catch (fault) {
-    const { check, holder } = give('failed', reasonOf(fault))
-    return { check: isRefusedByPolicy(fault) ? { ...check, isOfPolicy: true } : check, holder }
+    return { check: failedCheck('attestation', fault), holder: null }
   }
 }
 

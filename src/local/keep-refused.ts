@@ -5,9 +5,9 @@ import { join } from 'node:path'
 
 /*
  * Loaded before a development enclave (node --import) when KEEP_REFUSED is set: the query of its
- * URL names the folder. Records what each provider sends, and writes the body of a refused stream to
- * a file. The enclave itself writes no content: it only says on a channel of its own process which
- * body it refused.
+ * URL names the folder. Records what each provider sends, and writes the body of a refused stream
+ * to a file. The enclave itself writes no content: it only says on a channel of its own process
+ * which body it refused.
  */
 
 /** A longer body is kept up to here. */
