@@ -307,8 +307,8 @@ describe('affidavit, installed beside openai', () => {
       ]),
     ]
     const verdict = await runIn(place, 'affidavit', 'verify', 'proof.json', '--json', ...words)
-    expect([verdict.stderr, verdict.code]).toEqual(['', 0])
-    expect(JSON.parse(verdict.stdout)).toMatchObject({ ok: true })
+    expect([verdict.stderr, verdict.code]).toEqual(['', 3])
+    expect(JSON.parse(verdict.stdout)).toMatchObject({ ok: false, verdict: 'incomplete' })
 
     const others = JSON.stringify({
       ...JSON.parse(expectations),
@@ -328,7 +328,7 @@ const CONSUMER = `
 import { AffidavitError, connect, type AffidavitErrorCode, type Proof } from 'affidavit'
 import { decodeHex, FormatError, parseExactJson, verifyBundle, type BundleReport } from 'affidavit/attestation'
 const report: BundleReport = await verifyBundle(parseExactJson(new TextEncoder().encode('{}')), { configurations: [decodeHex('00')] })
-const verdict: 'verified' | 'incomplete' | 'invalid' = report.verdict
+const verdict: 'verified' | 'incomplete' | 'not_accepted' | 'invalid' = report.verdict
 // @ts-expect-error: a verdict is none of these
 const other: 'passed' = report.verdict
 new FormatError('invalid_hash', other.concat(verdict)).code satisfies string
