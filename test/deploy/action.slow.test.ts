@@ -190,9 +190,9 @@ describe('the action', () => {
       configurations: configuration,
       roots: parseRoots(readFileSync(root)).map((digest) => Buffer.from(digest).toString('hex')),
     }
-    const expectFile = join(workspace, 'expect.json')
-    await writeFile(expectFile, JSON.stringify(expectations))
-    const { code, outputs: set } = await runAction({ program, bundle, expect: expectFile })
+    const policyFile = join(workspace, 'policy.json')
+    await writeFile(policyFile, JSON.stringify(expectations))
+    const { code, outputs: set } = await runAction({ program, bundle, expect: policyFile })
     expect([code, set.verdict]).toEqual([0, 'verified'])
   })
 

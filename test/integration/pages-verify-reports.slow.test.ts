@@ -33,13 +33,13 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-verify-reports-'))
   const [root, policy] = [join(folder, 'root.der'), join(folder, 'policy.json')]
   await writeFile(root, standardChain.cabundle[0] ?? new Uint8Array())
-  await writeFile(policy, providerPolicy)
+  await writeFile(policy, `{"providers":${Buffer.from(providerPolicy)}}`)
   const pcrs = [0, 1, 2].map((at) => [at, encodeHex(PCR_VALUES.get(at) ?? new Uint8Array())])
   demands = {
     roots: [root],
     pcrs: Object.fromEntries(pcrs),
     configurations: [encodeHex(digestOf(BOOT_CONFIGURATION))],
-    provider_policy: policy,
+    policy,
   }
   site = await serveVerifyPage()
 })
@@ -126,7 +126,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     const field = page.getByLabel('Or measurements')
     expect(await field.inputValue()).toBe('')
     expect(await page.evaluate('JSON.stringify(sessionStorage)')).not.toContain('abab')
-    await page.getByText('What you expect: code, configuration, roots').click()
+    await page.getByText('Your policy: code, configuration, roots, providers').click()
     await keys.fill('cd'.repeat(32))
     await page.getByRole('button', { name: 'Expect this' }).click()
     expect(await keys.inputValue()).toBe('cd'.repeat(32))
@@ -172,7 +172,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
   const openPlain = async (options?: Parameters<typeof openPage>[1]) => {
     const opened = await openPage(`${site.url}/verify`, options)
     const driver = await driveVerifyPage(opened.page)
-    const { provider_policy: _, ...plain } = demands
+    const { policy: _, ...plain } = demands
     await driver.expect(plain, fileOf)
     return { ...opened, driver, plain }
   }

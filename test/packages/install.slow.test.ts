@@ -128,8 +128,8 @@ const { measurements, configurations, roots } = JSON.parse(
   readFileSync(join(VECTORS, 'expected.json'), 'utf8'),
 )
 
-/** What the vectors are expected to be, as `affidavit expect --pcr` writes it. */
-const expectFile = {
+/** What the vectors are expected to be, as `affidavit policy --pcr` writes it. */
+const policyFile = {
   measurements: [
     Object.fromEntries(Object.entries(measurements).map(([at, hex]) => [`PCR${at}`, hex])),
   ],
@@ -241,7 +241,7 @@ describe('affidavit, installed in an empty folder', () => {
   it('the program in the package’s README verifies a bundle', async () => {
     const [, snippet = ''] = snippetsOf(checker)
     cpSync(join(VECTORS, 'bundle.json'), join(checker.folder, 'bundle.json'))
-    writeFileSync(join(checker.folder, 'expect.json'), JSON.stringify(expectFile))
+    writeFileSync(join(checker.folder, 'policy.json'), JSON.stringify(policyFile))
     writeFileSync(join(checker.folder, 'check.mjs'), snippet)
     const run = await runIn(checker, 'node', 'check.mjs')
     expect([run.code, run.stderr]).toEqual([0, ''])
@@ -288,8 +288,8 @@ describe('affidavit, installed beside openai', () => {
     // The newest whose engines name Node.js 20.
     const place = await install('affidavit', 'openai@^6.49.0')
     const service: SharedAffidavit = await useAffidavit()
-    const expectations = readFileSync(join(service.dataFolder, 'expect.json'), 'utf8')
-    writeFileSync(join(place.folder, 'expect.json'), expectations)
+    const expectations = readFileSync(join(service.dataFolder, 'policy.json'), 'utf8')
+    writeFileSync(join(place.folder, 'policy.json'), expectations)
     const [snippet = ''] = snippetsOf(place)
     const question = 'Hello from test/packages/install.slow.test.ts'
     writeFileSync(join(place.folder, 'ask.mjs'), snippet.replace("'Hello'", `'${question}'`))
@@ -314,7 +314,7 @@ describe('affidavit, installed beside openai', () => {
       ...JSON.parse(expectations),
       configurations: ['00'.repeat(32)],
     })
-    writeFileSync(join(place.folder, 'expect.json'), others)
+    writeFileSync(join(place.folder, 'policy.json'), others)
     const refused = await runIn({ ...place, variables }, 'node', 'ask.mjs')
     expect([refused.code, refused.stdout]).toEqual([1, ''])
     expect(refused.stderr).toContain('AffidavitError')

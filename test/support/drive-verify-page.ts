@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { Page } from 'playwright-core'
 import type { Demands, Verdict } from '../conformance/manifest.ts'
 
@@ -87,9 +88,9 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       )
       await text('Digests', demands.configurations?.join('\n') ?? '')
       await files('Trust these roots, instead of AWS’s', demands.roots?.map(fileOf) ?? [])
-      await files(
-        'Policy for the provider’s machine',
-        demands.provider_policy === undefined ? [] : [fileOf(demands.provider_policy)],
+      await text(
+        'Providers in TEEs',
+        demands.policy === undefined ? '' : providersIn(fileOf(demands.policy)),
       )
       await files('Certificate revocation lists', demands.crls?.map(fileOf) ?? [])
       for (const outcome of ['client_disconnected', 'upstream_error'])
@@ -125,6 +126,10 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       return await report()
     },
   }
+}
+
+function providersIn(file: string): string {
+  return JSON.stringify(JSON.parse(readFileSync(file, 'utf8')).providers)
 }
 
 /** Opens a part of the page that is folded, as a reader does. */

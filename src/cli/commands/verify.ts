@@ -44,9 +44,9 @@ The question and the answer are printed from the evidence, shortened and escaped
 The verdict: VERIFIED, every necessary check passed; CONSISTENT, nothing failed, but some checks were not made, and
 it names them; NOT DETERMINED, the document leads to a root that you do not trust (for programs: invalid); INVALID, a
 check failed: do not trust this evidence.
-What you do not give is not checked, and never counts as passed: expected measurements (--expect; --release with
---release-key, or --pcr), the expected boot configuration (--expect, --configuration), the chain (--rpc). A bundle's
-attestation document is always verified, with AWS's root or --root; a record's only with --expect, --release, --pcr,
+What you do not give is not checked, and never counts as passed: accepted measurements (--policy; --release with
+--release-key, or --pcr), the accepted boot configuration (--policy, --configuration), the provider's machine (--policy), the chain (--rpc). A bundle's
+attestation document is always verified, with AWS's root or --root; a record's only with --policy, --release, --pcr,
 --any-measurement, --allow-debug, --root or --crl. Both are verified at their own time, and releases are compared with
 that time, too.
 An answer that was cut (outcome client_disconnected or upstream_error) is CONSISTENT at best, unless

@@ -105,7 +105,7 @@ function viewCheck(check: Check<string>): CheckView {
       tone: 'warn',
       word: 'not determined',
       about:
-        'The document leads to a root that you do not trust. If you know and trust that root, give it under “What you expect”, “Roots”.',
+        'The document leads to a root that you do not trust. If you know and trust that root, give it under “Your policy”, “Roots”.',
     }
   const seen = { tone: TONE_OF[outcome], word: outcome }
   if (outcome === 'passed') return { ...seen, about: shows }

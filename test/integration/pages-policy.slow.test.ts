@@ -13,7 +13,7 @@ let folder = ''
 let hash = ''
 let notary = ''
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-expectations-'))
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-policy-'))
   service = await useAffidavit()
   hash = (await complete(service, 'hello')).hash
   const { notaries } = (await (await fetch(`${service.url}/v1/notaries`)).json()) as {
@@ -23,8 +23,8 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-const DEVELOPMENT = '[data-expectations=development]'
-const OWN = '[data-expectations=own]'
+const DEVELOPMENT = '[data-policy=development]'
+const OWN = '[data-policy=own]'
 const BANNER =
   'Development gateway: this page uses the expectations of this gateway. They prove nothing to other people.'
 /** Under a verdict. The verdict itself says that development proves nothing. */
@@ -45,13 +45,13 @@ async function signIn(page: Page): Promise<void> {
 
 /** Expectations in this gateway's form that its enclaves do not meet. */
 async function otherExpectations(): Promise<Buffer> {
-  const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
+  const expected = JSON.parse(await readFile(service.policyFile, 'utf8'))
   return Buffer.from(JSON.stringify({ ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }))
 }
 
 async function fillFrom(page: Page, buffer: Buffer): Promise<void> {
-  await page.getByText('What you expect: code').click()
-  const file = { name: 'expect.json', mimeType: 'application/json', buffer }
+  await page.getByText('Your policy: code').click()
+  const file = { name: 'policy.json', mimeType: 'application/json', buffer }
   await page.getByLabel('Fill in from a file').setInputFiles(file)
   await page.locator(OWN).waitFor()
 }
@@ -62,8 +62,8 @@ const untilKept = (page: Page, text: string) =>
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
   it('a development gateway gives its own pages what its file says, and each says so in words', async () => {
-    const reply = await fetch(`${service.url}/development/expectations`)
-    expect(await reply.json()).toEqual(JSON.parse(await readFile(service.expectFile, 'utf8')))
+    const reply = await fetch(`${service.url}/development/policy`)
+    expect(await reply.json()).toEqual(JSON.parse(await readFile(service.policyFile, 'utf8')))
     const viewport = { width: 390, height: 844 }
     const options = { colorScheme: 'dark', viewport } as const
     const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, options)
@@ -86,16 +86,16 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
   it('a reader who does not use what the gateway says is asked on no page, may change his mind, and sees what can be checked without it', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     await page.getByRole('button', { name: 'Do not use them' }).click()
-    await untilKept(page, 'affidavit-expectations')
+    await untilKept(page, 'affidavit-policy')
     await go(page, `/c/${hash}`)
     await expect.poll(() => codeOf(page)).toBe('not checked')
     expect(await page.locator(DEVELOPMENT).count()).toBe(0)
     await page.getByRole('button', { name: 'Use them' }).click()
     await expect.poll(() => codeOf(page)).toBe('passed')
-    await page.route('**/development/expectations', (route) => route.abort())
+    await page.route('**/development/policy', (route) => route.abort())
     await page.reload()
     await expect.poll(() => codeOf(page)).toBe('not checked')
-    expect(await page.locator('[data-expectations]').count()).toBe(0)
+    expect(await page.locator('[data-policy]').count()).toBe(0)
     await page.context().close()
   })
 })
@@ -137,7 +137,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
 
   it('expectations of the reader survive a navigation with their files, also binary files', async () => {
     const { page } = await openPage(`${service.url}/verify`)
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     await page.getByLabel('Certificate revocation lists').setInputFiles({
       name: 'list.crl',
       mimeType: 'application/octet-stream',
@@ -145,7 +145,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     })
     await untilKept(page, 'MP8A')
     await go(page, '/verify')
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     await page.getByText('list.crl, 3 bytes').waitFor()
     await page.context().close()
   })
@@ -169,7 +169,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     const { page } = await openPage(`${service.url}/verify`)
     const file = join(folder, 'configuration.json')
     await writeFile(file, '{}')
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     await page.getByLabel('Accept any code in the enclave').check()
     await page.getByLabel('Or the configuration itself').setInputFiles(file)
     await untilKept(page, 'configuration.json')
@@ -179,7 +179,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.locator(OWN).getByText('a file cannot be read').waitFor()
     await go(page, '/verify')
     await page.locator(DEVELOPMENT).waitFor()
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     expect(await page.getByLabel('Accept any code in the enclave').isChecked()).toBe(false)
     await page.context().close()
   })
@@ -189,7 +189,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.getByLabel('API key').fill(service.apiKey)
     await page.getByLabel(/Keep it when this page/).check()
     await page.getByRole('button', { name: 'Sign in' }).click()
-    await page.getByLabel('Drop files here').setInputFiles(service.expectFile)
+    await page.getByLabel('Drop files here').setInputFiles(service.policyFile)
     await page.getByText('One enclave is as you expect').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('hello')
     await page.getByRole('button', { name: 'Send' }).click()
@@ -219,11 +219,11 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     const { page: served } = await openPage(`${service.url}/verify`)
     await fillFrom(served, await otherExpectations())
     await untilKept(served, 'PCR0=0000')
-    const kept = String(await served.evaluate('sessionStorage.getItem("affidavit-expectations")'))
-    await page.evaluate(`sessionStorage.setItem("affidavit-expectations", ${JSON.stringify(kept)})`)
+    const kept = String(await served.evaluate('sessionStorage.getItem("affidavit-policy")'))
+    await page.evaluate(`sessionStorage.setItem("affidavit-policy", ${JSON.stringify(kept)})`)
     await page.reload()
     await page.getByText('This is a saved page').waitFor()
-    expect(await page.locator('[data-expectations]').count()).toBe(0)
+    expect(await page.locator('[data-policy]').count()).toBe(0)
     expect(strangers).toEqual([])
     await Promise.all([page.context().close(), served.context().close()])
   })
