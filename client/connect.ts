@@ -1,6 +1,10 @@
 import { PolicyError } from '#attestation/nitro/policy.ts'
 import { hasOwnMembersAlone, ownMembers } from '#attestation/own-members.ts'
-import { type EnclavesPolicy, type Policy, readProviders } from '#attestation/report/policy-file.ts'
+import {
+  type EnclavesPolicy,
+  type Policy,
+  readProviderPolicies,
+} from '#attestation/report/policy-file.ts'
 import {
   type AnchoredEvidence,
   type AnchoredOptions,
@@ -41,8 +45,9 @@ export type ConnectOptions = {
    */
   readonly policy: Policy
   /**
-   * URL of a JSON-RPC endpoint of the chain, for `policy.providers`: the time of the nonce's block shows
-   * the age of their evidence. You must trust its operator. Default: their age is not checked.
+   * URL of a JSON-RPC endpoint of the chain, for `policy.providers`: the time of the nonce's block
+   * shows the age of their evidence. You must trust its operator. Default: their age is not
+   * checked.
    */
   readonly rpc?: string
   /** Accepts enclaves in debug mode: the host can read their memory. Default false. */
@@ -104,12 +109,12 @@ export type Affidavit = {
   /** Waits until the chain has a call's anchor. Returns the call's checked evidence bundle. */
   anchored(proof: KeptProof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
-   * Replaces `policy.enclaves.releases` with newer releases, signed by the same keys. Each new list replaces
-   * the old list at the same position. Lists at new positions are added. The new lists apply at
-   * once: an enclave whose release they do not accept receives no calls, and its answers are
-   * refused. Resolves when all enclaves were attested again. Throws AffidavitError `older_releases`
-   * or `invalid_options` before any change. After the change, throws the errors of `refresh`:
-   * `no_notary` when no enclave is left.
+   * Replaces `policy.enclaves.releases` with newer releases, signed by the same keys. Each new
+   * list replaces the old list at the same position. Lists at new positions are added. The new
+   * lists apply at once: an enclave whose release they do not accept receives no calls, and its
+   * answers are refused. Resolves when all enclaves were attested again. Throws AffidavitError
+   * `older_releases` or `invalid_options` before any change. After the change, throws the errors
+   * of `refresh`: `no_notary` when no enclave is left.
    */
   updateReleases(releases: NonNullable<EnclavesPolicy['releases']>): Promise<void>
   /**
@@ -236,7 +241,7 @@ async function openProviders(
     now,
   }: Pick<ConnectOptions, 'policy' | 'rpc'> & { readonly now: () => number },
 ): Promise<Providers | null> {
-  const policies = await readProviders(policy).catch(throwInvalidPolicy)
+  const policies = await readProviderPolicies(policy).catch(throwInvalidPolicy)
   if (policies === null && url !== undefined)
     throw invalid('expected policy.providers beside rpc: the chain shows the age of their evidence')
   if (policies === null) return null

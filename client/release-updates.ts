@@ -6,7 +6,7 @@ import { millisecondsOf } from '#attestation/release/release-signatures.ts'
 import {
   type EnclavesPolicy,
   type Policy,
-  readEnclaves,
+  readEnclavesPolicy,
   releaseLists,
 } from '#attestation/report/policy-file.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
@@ -16,21 +16,21 @@ type ReleaseUpdates = {
   /**
    * Replaces each old list with the new list at the same position. Adds lists at new positions.
    * Throws AffidavitError `older_releases` if a list is older or missing, and `invalid_options` if
-   * readEnclaves throws.
+   * readEnclavesPolicy throws.
    */
   update(releases: EnclavesPolicy['releases']): BundlePolicy
 }
 
 /**
- * Throws AffidavitError `invalid_options` if readEnclaves throws. Does NOT detect that a newer
- * list is held back: the caller chooses the source of the lists.
+ * Throws AffidavitError `invalid_options` if readEnclavesPolicy throws. Does NOT detect that a
+ * newer list is held back: the caller chooses the source of the lists.
  */
 export function createReleaseUpdates(
   policy: Policy,
-  options: Parameters<typeof readEnclaves>[1],
+  options: Parameters<typeof readEnclavesPolicy>[1],
 ): ReleaseUpdates {
   const read = (given: Policy) => {
-    const enclaves = withErrorCode('invalid_options', () => readEnclaves(given, options))
+    const enclaves = withErrorCode('invalid_options', () => readEnclavesPolicy(given, options))
     if (enclaves !== null) return enclaves
     throw new AffidavitError(
       'invalid_options',

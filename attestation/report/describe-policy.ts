@@ -8,11 +8,11 @@ import type { ReleaseEntry } from '../release/release-list.ts'
 import { nameRelease } from '../release/release-name.ts'
 import {
   type EnclavesPolicy,
-  listOf,
   type Policy,
-  readEnclaves,
-  readProviders,
+  readEnclavesPolicy,
+  readProviderPolicies,
   releaseLists,
+  valuesOf,
 } from './policy-file.ts'
 import { isOtherRoot } from './unknown-root.ts'
 
@@ -25,8 +25,8 @@ export type PolicyDescription = {
 
 /** Throws PolicyError as readPolicyFile does. */
 export async function describePolicy(policy: Policy): Promise<PolicyDescription> {
-  const enclaves = readEnclaves(policy)
-  const providers = await readProviders(policy)
+  const enclaves = readEnclavesPolicy(policy)
+  const providers = await readProviderPolicies(policy)
   const parts = [
     enclaves === null ? NO_ENCLAVES : describeEnclaves(enclaves, policy.enclaves ?? {}),
     ...(providers === null ? [NO_PROVIDERS] : providers.map(describeProvider)),
@@ -56,7 +56,7 @@ function describeEnclaves(
   { releases: files, releaseKeys, releaseSigners = 1 }: EnclavesPolicy,
 ): PolicyDescription {
   const isDevelopment = isOtherRoot(roots)
-  const keys = listOf(releaseKeys)
+  const keys = valuesOf(releaseKeys)
   const isConfigured = releases.some(({ release }) => configurationOf(release) !== null)
   return {
     accepts: [
@@ -72,7 +72,7 @@ function describeEnclaves(
         : roots.map((root) => `Attestation documents under the root ${encodeHex(root)}.`)),
     ],
     open: [
-      ...(listOf(files).length > releaseLists(files).length
+      ...(valuesOf(files).length > releaseLists(files).length
         ? ['A release is there without a list, so it is not known whether it was revoked.']
         : []),
       ...(measurements.length > 0

@@ -71,7 +71,8 @@ export function parsePolicy(bytes: Uint8Array): Policy {
 }
 
 /**
- * Returns what a policy demands of a bundle. Throws PolicyError as readEnclaves and readProviders.
+ * Returns what a policy demands of a bundle. Throws PolicyError as readEnclavesPolicy and
+ * readProviderPolicies do.
  *
  * @example
  * const policy = await readPolicyFile(parsePolicy(file))
@@ -81,8 +82,8 @@ export async function readPolicyFile(
   policy: Policy,
   options: EnclaveOptions = {},
 ): Promise<BundlePolicy> {
-  const enclaves = readEnclaves(policy, options)
-  const providers = await readProviders(policy)
+  const enclaves = readEnclavesPolicy(policy, options)
+  const providers = await readProviderPolicies(policy)
   return { ...enclaves, ...(providers === null ? {} : { providers }) }
 }
 
@@ -92,7 +93,7 @@ type EnclaveOptions = { readonly allowDebug?: boolean }
  * Null without `enclaves`. Throws PolicyError for malformed parts, for releases without a trusted
  * signature, and if no code or no configuration is accepted: any enclave would satisfy it.
  */
-export function readEnclaves(
+export function readEnclavesPolicy(
   policy: Policy,
   { allowDebug }: EnclaveOptions = {},
 ): BundlePolicy | null {
@@ -104,15 +105,15 @@ export function readEnclaves(
   const releases = withFieldName('enclaves.releases', () => readReleases(signed))
   const read: BundlePolicy = {
     measurements: withFieldName('enclaves.measurements', () =>
-      listOf(measurements).map(readMeasurements),
+      valuesOf(measurements).map(readMeasurements),
     ),
     ...(releases === null ? {} : { releases }),
     configurations: withFieldName('enclaves.configurations', () =>
-      listOf(configurations).map(readConfiguration),
+      valuesOf(configurations).map(readConfiguration),
     ),
     ...(roots === undefined
       ? {}
-      : { roots: withFieldName('enclaves.roots', () => listOf(roots).flatMap(readRoot)) }),
+      : { roots: withFieldName('enclaves.roots', () => valuesOf(roots).flatMap(readRoot)) }),
     ...(allowDebug === undefined ? {} : { allowDebug }),
   }
   checkDemands(read)
@@ -120,11 +121,13 @@ export function readEnclaves(
 }
 
 /** Null without `providers`. Throws PolicyError. */
-export async function readProviders(policy: Policy): Promise<readonly ProviderPolicy[] | null> {
+export async function readProviderPolicies(
+  policy: Policy,
+): Promise<readonly ProviderPolicy[] | null> {
   checkPolicy(policy)
   const { providers } = ownMembers(policy)
   if (providers === undefined) return null
-  const all = listOf(providers)
+  const all = valuesOf(providers)
   if (all.length === 0 || all.length > POLICY_PROVIDERS_MAX)
     throw invalid(`expected providers to have 1 to ${POLICY_PROVIDERS_MAX}`)
   // Loaded only for a policy of providers: the module is a third of the verifier's code.
@@ -199,8 +202,9 @@ function readReleases({
       'expected enclaves.releases with enclaves.releaseKeys: a key alone accepts no release',
     )
   }
-  if (listOf(releases).length === 0) throw invalid('expected enclaves.releases to have one or more')
-  const keys = listOf(releaseKeys).map(parseReleaseKey)
+  if (valuesOf(releases).length === 0)
+    throw invalid('expected enclaves.releases to have one or more')
+  const keys = valuesOf(releaseKeys).map(parseReleaseKey)
   if (keys.length === 0)
     throw invalid(
       'expected enclaves.releaseKeys with enclaves.releases: anyone can write a release',
@@ -209,14 +213,14 @@ function readReleases({
     keys,
     ...(releaseSigners === undefined ? {} : { signersMin: releaseSigners }),
   }
-  return listOf(releases).flatMap(
+  return valuesOf(releases).flatMap(
     (release) => readExpectedReleases(parseReleaseFile(jsonOf(release)), trust).entries,
   )
 }
 
 /** Returns the lists among `releases`, in their order. */
 export function releaseLists(releases: EnclavesPolicy['releases']): readonly ReleaseList[] {
-  return listOf(releases).flatMap((release) => {
+  return valuesOf(releases).flatMap((release) => {
     const file = parseReleaseFile(jsonOf(release))
     return file.kind === 'list' ? [file.signed.list] : []
   })
@@ -275,7 +279,7 @@ function jsonOf(value: string | object): Json {
 }
 
 /** The items of a member that may be one item. */
-export function listOf<Type>(given: OneOrMore<Type> | undefined): readonly Type[] {
+export function valuesOf<Type>(given: OneOrMore<Type> | undefined): readonly Type[] {
   if (given === undefined) return []
   return Array.isArray(given) ? given : [given as Type]
 }

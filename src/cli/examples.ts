@@ -13,7 +13,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
     'HASH --url https://gateway.example --policy policy.json': 'the evidence that a gateway has',
     'evidence.html --policy policy.json': 'the evidence in a saved page',
   },
-  policy: {
+  'policy make': {
     '--release releases.json --release-key 3b6a27bc… --output policy.json':
       'the key is from where the vendor publishes it, and never from the gateway',
     '--from policy.json --from tinfoil.json --output attested.json':

@@ -1,7 +1,7 @@
 import { encodeHex } from '#attestation/bytes.ts'
 import { ownMembers } from '#attestation/own-members.ts'
 import { describePolicy } from '#attestation/report/describe-policy.ts'
-import { type EnclavesPolicy, listOf, type Policy } from '#attestation/report/policy-file.ts'
+import { type EnclavesPolicy, type Policy, valuesOf } from '#attestation/report/policy-file.ts'
 import { printable } from '#attestation/report/printable.ts'
 import { openConfigurationDigest, readRoots } from './expected-evidence.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
@@ -106,11 +106,11 @@ function joinPolicies(policies: readonly Policy[], added: EnclavesPolicy | null)
       EXIT_CODES.usage,
     )
   const lists = LISTS.flatMap((name) => {
-    const values = distinct(all.flatMap((enclaves) => listOf<unknown>(enclaves[name])))
+    const values = distinct(all.flatMap((enclaves) => valuesOf<unknown>(enclaves[name])))
     return values.length === 0 ? [] : [[name, values] as const]
   })
   const [releaseSigners = 1] = signers
-  const providers = distinct(policies.flatMap((policy) => listOf(policy.providers)))
+  const providers = distinct(policies.flatMap((policy) => valuesOf(policy.providers)))
   return {
     ...(all.length === 0
       ? {}

@@ -5,8 +5,8 @@ import {
   POLICY_BYTES_MAX,
   type Policy,
   parsePolicy,
-  readEnclaves,
-  readProviders,
+  readEnclavesPolicy,
+  readProviderPolicies,
 } from '#attestation/report/policy-file.ts'
 import { printable } from '#attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
@@ -25,12 +25,12 @@ export async function openPolicy(
   file: string,
   options: { readonly allowDebug?: boolean } = {},
 ): Promise<OpenedPolicy> {
-  const policy = await readPolicy(file)
+  const policy = await loadPolicy(file)
   return await withPolicyErrors(file, () => checkPolicy(policy, options))
 }
 
 /** Reads the file without a check of its parts. Throws CliError, also for a URL. */
-export async function readPolicy(file: string): Promise<Policy> {
+export async function loadPolicy(file: string): Promise<Policy> {
   refuseUrl(file, '--policy: expected a file')
   const bytes = await readSource(file, { bytesMax: POLICY_BYTES_MAX })
   return await withPolicyErrors(file, async () => parsePolicy(bytes))
@@ -45,8 +45,8 @@ async function checkPolicy(
   policy: Policy,
   options: { readonly allowDebug?: boolean },
 ): Promise<OpenedPolicy> {
-  const enclaves = readEnclaves(policy, options)
-  return { policy, enclaves, providers: await readProviders(policy) }
+  const enclaves = readEnclavesPolicy(policy, options)
+  return { policy, enclaves, providers: await readProviderPolicies(policy) }
 }
 
 async function withPolicyErrors<Type>(from: string, read: () => Promise<Type>): Promise<Type> {

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import type { ProviderKind } from '#attestation/providers/evidence/evidence-document.ts'
-import { parsePolicy, readProviders } from '#attestation/report/policy-file.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import type { Route } from '../api/route.ts'
 import type { Anchoring } from '../chain/anchoring.ts'
@@ -85,7 +85,8 @@ export async function openProviders(
 type ReadDemo = Pick<CollectedProvider, 'origin' | 'kind' | 'policy'>
 
 async function readDemo({ origin, kind, policyFile }: DemoEvidence): Promise<ReadDemo> {
-  const [policy = null] = (await readProviders(parsePolicy(await readFile(policyFile)))) ?? []
+  const [policy = null] =
+    (await readProviderPolicies(parsePolicy(await readFile(policyFile)))) ?? []
   return { origin, kind, policy }
 }
 

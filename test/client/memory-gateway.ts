@@ -7,7 +7,7 @@ import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import type { Receipt } from '#attestation/receipt.ts'
 import { hashChunks } from '#attestation/record-hash.ts'
-import { readEnclaves } from '#attestation/report/policy-file.ts'
+import { readEnclavesPolicy } from '#attestation/report/policy-file.ts'
 import { createCheckedFetch } from '#client/checked-fetch.ts'
 import type { Fetch } from '#client/gateway.ts'
 import { createNotaries, type Notaries } from '#client/notaries.ts'
@@ -180,7 +180,7 @@ export function openMemoryClient(
     .digest('hex')
   const roots = encodeHex(CHAIN.rootSha256)
   const enclaves = { measurements: [PCR_VALUES], configurations, roots }
-  const policy = readEnclaves({ enclaves }) ?? {}
+  const policy = readEnclavesPolicy({ enclaves }) ?? {}
   const options = { url: URL_OF_GATEWAY, apiKey: null, fetch: gateway, timeoutMs: 10_000 }
   const notaries = createNotaries(options, { policy, now })
   const parsed = policies?.map((one) => parseProviderPolicy(encodeUtf8(JSON.stringify(one))))

@@ -7,7 +7,7 @@ import { providerNonce } from '#attestation/providers/evidence/evidence-document
 import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
 import { parseReceipt } from '#attestation/receipt.ts'
-import { parsePolicy, readProviders } from '#attestation/report/policy-file.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import { fetchTinfoilEvidence } from '../support/fetch-evidence.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -24,7 +24,7 @@ beforeAll(async () => {
   const nonce = providerNonce(BLOCK.hash, attested.origin)
   const { bytes } = await fetchTinfoilEvidence(attested, { nonce, block: BLOCK })
   const policy =
-    (await readProviders(parsePolicy(await readFile(attested.policyFile))))?.[0] ?? null
+    (await readProviderPolicies(parsePolicy(await readFile(attested.policyFile))))?.[0] ?? null
   const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date())
   requireChecks(checks)
   attestedKey = facts?.tlsKeys[0]?.spkiSha256 ?? ''

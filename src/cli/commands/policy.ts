@@ -3,9 +3,12 @@ import type { PolicyOptions } from '../make-policy.ts'
 import { addReleaseTrustOptions, collectPcr, collectText, TRUSTED } from '../options.ts'
 
 export function registerPolicy(program: Command): void {
-  const command = program
+  const policy = program
     .command('policy')
-    .summary('make or explain policy.json: whom you trust')
+    .description('Make policy.json, which says whom you trust, or explain it.')
+  const command = policy
+    .command('make', { isDefault: true })
+    .summary('make policy.json from releases and keys, or from other policies')
     .description(
       "Make policy.json, which says whom you trust, from a vendor's signed releases and keys, or " +
         'from other policies. The commands verify, audit, attestation, provider and proxy take ' +
@@ -37,7 +40,7 @@ Exit codes: 0 made, 1 the signatures of a release are not sufficient, 2 usage, 3
       const { makePolicy } = await import('../make-policy.ts')
       await makePolicy(options)
     })
-  command
+  policy
     .command('show')
     .description('Say in sentences what a policy accepts, and what it leaves open.')
     .argument('<file>', 'the policy')

@@ -2,7 +2,7 @@ import { printable } from '#attestation/report/printable.ts'
 import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError, messageOf } from '#client/errors.ts'
 import { CliError } from '../faults.ts'
-import { readPolicy } from '../policy-file.ts'
+import { loadPolicy } from '../policy-file.ts'
 
 /**
  * Reads the policy again at each SIGHUP, and uses its releases. If they are refused,
@@ -26,7 +26,7 @@ async function useReleases(
   file: string,
 ): Promise<string> {
   try {
-    const { enclaves } = await readPolicy(file)
+    const { enclaves } = await loadPolicy(file)
     const releases = enclaves?.releases
     if (releases === undefined) throw new CliError('expected enclaves.releases')
     await affidavit.updateReleases(releases)

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import type { Server } from 'node:https'
 import { join } from 'node:path'
-import { parsePolicy, readProviders } from '#attestation/report/policy-file.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import { placeFile } from '../../runtime/place-file.ts'
 import { hashSealedModels } from '../tee/sealed-models.ts'
 import { createSimulatedTee } from '../tee/simulated-tee.ts'
@@ -47,7 +47,7 @@ export async function startTee(options: {
 /** The newest origin is first. Empty if there is no readable policy. */
 async function readOrigins(policyFile: string): Promise<readonly string[]> {
   try {
-    const [provider] = (await readProviders(parsePolicy(await readFile(policyFile)))) ?? []
+    const [provider] = (await readProviderPolicies(parsePolicy(await readFile(policyFile)))) ?? []
     return provider?.origins ?? []
   } catch {
     return []

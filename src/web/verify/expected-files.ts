@@ -14,7 +14,7 @@ import {
   POLICY_BYTES_MAX,
   type Policy,
   REGISTER_NAME,
-  readEnclaves,
+  readEnclavesPolicy,
 } from '#attestation/report/policy-file.ts'
 import type { Filled, FormPolicy } from './job.ts'
 import { PolicyFault } from './policy-fault.ts'
@@ -94,7 +94,7 @@ export function fillPolicy(file: ExpectedFile): Filled {
   if (kind === 'measurements')
     return { ...fieldsOf({}, file.name), measurements: writeSet(value, file.name) }
   try {
-    readEnclaves(value as Policy)
+    readEnclavesPolicy(value as Policy)
   } catch (fault) {
     if (!(fault instanceof PolicyError)) throw fault
     throw unfilled(`${file.name} is not a policy: ${fault.message}.`)

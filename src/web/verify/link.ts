@@ -1,10 +1,10 @@
 import type { GivenPolicy } from './job.ts'
 
 /**
- * A link to this page may carry these parts of a policy, but never evidence or content. The maker of the
- * evidence may have written the link. So a link cannot make the page trust more (roots, any code,
- * debug mode, cut answers), or call a chain's endpoint. The texts are in the fragment of the URL,
- * which browsers do not send.
+ * A link to this page may carry these parts of a policy, but never evidence or content. The maker
+ * of the evidence may have written the link. So a link cannot make the page trust more (roots, any
+ * code, debug mode, cut answers), or call a chain's endpoint. The texts are in the fragment of the
+ * URL, which browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 

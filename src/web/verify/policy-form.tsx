@@ -166,7 +166,7 @@ function FillFromFile({
     <>
       <FilesField
         label="Policy (policy.json)"
-        hint="From your vendor, as the command line takes it with --policy; or measurements as JSON. A development gateway writes DATA_DIR/policy.json, for tests only."
+        hint="From your vendor; or measurements as JSON. A development gateway writes DATA_DIR/policy.json."
         isMultiple={false}
         files={files}
         onFiles={(given) => void take(given)}

@@ -14,7 +14,7 @@ import type { ReleaseEntry } from '#attestation/release/release-list.ts'
 import { nameRelease } from '#attestation/release/release-name.ts'
 import { parseReleaseKey, type ReleaseTrust } from '#attestation/release/release-signatures.ts'
 import type { ExpectedEvidence } from '#attestation/report/judge-evidence.ts'
-import { DIGEST_FORM, readProviders } from '#attestation/report/policy-file.ts'
+import { DIGEST_FORM, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import {
   parseReleaseFile,
   readConfigurationDigest,
@@ -210,10 +210,10 @@ async function readRoots({ roots, rootText }: GivenPolicy): Promise<readonly Uin
 async function readProvidersField(text: string): Promise<readonly ProviderPolicy[] | null> {
   if (text.trim() === '') return null
   try {
-    return await readProviders({ providers: parseExactJson(encodeUtf8(text)) as object })
+    return await readProviderPolicies({ providers: parseExactJson(encodeUtf8(text)) as object })
   } catch (fault) {
     if (!(fault instanceof PolicyError || fault instanceof FormatError)) throw fault
-    throw new PolicyFault(fault.message, 'Give the “providers” of policy.json, or clear the field.')
+    throw new PolicyFault(fault.message, 'Give “providers” of policy.json, or nothing.')
   }
 }
 

@@ -8,7 +8,7 @@ import {
   type EnclavesPolicy,
   POLICY_BYTES_MAX,
   parsePolicy,
-  readEnclaves,
+  readEnclavesPolicy,
   readPolicyFile,
 } from '#attestation/report/policy-file.ts'
 import { buildEntry, buildRelease } from '../../support/build-release.ts'
@@ -23,7 +23,8 @@ const PCRS = { PCR0: 'a0'.repeat(48), PCR1: 'a1'.repeat(48) }
 const GOOD = { measurements: PCRS, configurations: CONFIGURATION }
 const boot = { chain_id: 1, contract: `0x${'11'.repeat(20)}`, providers: [] }
 
-const read = (enclaves: unknown) => readEnclaves({ enclaves: enclaves as EnclavesPolicy }) ?? {}
+const read = (enclaves: unknown) =>
+  readEnclavesPolicy({ enclaves: enclaves as EnclavesPolicy }) ?? {}
 
 it('the enclaves of a policy take releases that a trusted key signed: parsed, as text, in a list', () => {
   const list = signReleaseList(

@@ -7,7 +7,7 @@ import {
   readRoots,
 } from '#src/cli/expected-evidence.ts'
 import type { AttestationOptions, BundleOptions } from '#src/cli/options.ts'
-import { readPolicy } from '#src/cli/policy-file.ts'
+import { loadPolicy } from '#src/cli/policy-file.ts'
 import { openExpectedReleases, readReleaseTrust } from '#src/cli/release/accepted-releases.ts'
 import { readReleaseKey } from '#src/cli/release/release-files.ts'
 
@@ -69,7 +69,7 @@ describe('options of the command line that Object.prototype has', () => {
 })
 
 it.each([
-  ['--policy', readPolicy],
+  ['--policy', loadPolicy],
   ['--root', readRoots],
   ['--release-key', readReleaseKey],
 ])('%s takes no URL, because a gateway could serve its own policy', async (name, read) => {

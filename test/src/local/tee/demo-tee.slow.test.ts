@@ -8,7 +8,7 @@ import { afterEach, expect, it } from 'vitest'
 import { providerNonce } from '#attestation/providers/evidence/evidence-document.ts'
 import { judgeByPolicies } from '#attestation/providers/evidence/judge-by-policies.ts'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
-import { parsePolicy, readProviders } from '#attestation/report/policy-file.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import type { AttestedDemo, DemoReady } from '#src/local/demo/config.ts'
 import { fetchTinfoilEvidence, getOverTls } from '../../../support/fetch-evidence.ts'
 
@@ -55,7 +55,7 @@ async function fetchFrom(provider: AttestedDemo) {
 }
 
 async function judge(bytes: Uint8Array, policyFile: string, at = new Date()) {
-  const providers = await readProviders(parsePolicy(await readFile(policyFile)))
+  const providers = await readProviderPolicies(parsePolicy(await readFile(policyFile)))
   return judgeByPolicies(bytes, providers, at)
 }
 
