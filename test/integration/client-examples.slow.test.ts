@@ -87,7 +87,7 @@ describe('client/examples/browser', () => {
           const ask = async (expected: string, prompt: string) => {
             await page.fill('[name=url]', open.url)
             await page.fill('[name=apiKey]', open.apiKey)
-            await page.fill('[name=expect]', expected)
+            await page.fill('[name=policy]', expected)
             await page.fill('[name=prompt]', prompt)
             await page.click('button')
             await page.waitForSelector('[data-verdict=checked], [data-verdict=refused]')
@@ -106,7 +106,7 @@ describe('client/examples/browser', () => {
           })
           expect(good.checks.length).toBeGreaterThan(10)
           const other = JSON.parse(await readFile(open.policyFile, 'utf8'))
-          other.measurements[0].PCR0 = `${'00'.repeat(47)}01`
+          other.enclaves.measurements[0].PCR0 = `${'00'.repeat(47)}01`
           const bad = await ask(JSON.stringify(other), 'from a browser')
           expect(bad).toMatchObject({ answer: '', checks: [] })
           expect(bad.verdict).toMatch(/^Do not trust this: no_notary: .*unexpected_code/)

@@ -644,12 +644,13 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
 
   it('the playground sends nothing while nothing is expected, or another enclave than the one that serves', async () => {
     const { page } = await signIn()
-    await page.getByRole('button', { name: 'Do not use them' }).click()
+    await page.getByRole('button', { name: 'Do not use it' }).click()
     await page.getByText('it is not known who holds the key that signs answers').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('secret')
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
-    const expected = JSON.parse(await readFile(service.policyFile, 'utf8'))
-    const other = JSON.stringify({ ...expected, measurements: [{ PCR0: '00'.repeat(48) }] })
+    const { enclaves } = JSON.parse(await readFile(service.policyFile, 'utf8'))
+    const measurements = [{ PCR0: '00'.repeat(48) }]
+    const other = JSON.stringify({ enclaves: { ...enclaves, measurements } })
     await page.getByLabel('Drop files here').setInputFiles(jsonFile(other))
     await page.getByText('has another enclave than you expect').waitFor()
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)

@@ -103,7 +103,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     expect(await verdict.getAttribute('data-verdict')).toBe('undetermined')
     for (const panel of await page.locator('.panel > summary').all()) await panel.click()
     await page
-      .getByLabel('Fill in from a file')
+      .getByLabel('Policy (policy.json)')
       .setInputFiles(join(service.dataFolder, 'policy.json'))
     await expect.poll(() => page.getByLabel('Or measurements').inputValue()).toContain('PCR0')
     await page.getByRole('button', { name: 'Check again' }).click()

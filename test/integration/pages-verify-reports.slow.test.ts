@@ -54,7 +54,7 @@ const jsonFile = (value: unknown, name = 'bundle.json') => ({
   bytes: Buffer.from(JSON.stringify(value)),
 })
 
-/** Opens the page with the expectations that accept the evidence, but for what is changed. */
+/** Opens the page with the policy that accepts the evidence, but for what is changed. */
 async function open(changed: Demands = {}, options?: Parameters<typeof openPage>[1]) {
   const opened = await openPage(`${site.url}/verify`, options)
   const driver = await driveVerifyPage(opened.page)
@@ -117,7 +117,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     await page.context().close()
   })
 
-  it('the page /verify uses expectations of a link when its reader says so, and makes such links', async () => {
+  it('the page /verify uses the policy of a link when its reader says so, and makes such links', async () => {
     const measurements = `PCR0=${'ab'.repeat(48)}`
     const link = `${site.url}/verify#measurements=${encodeURIComponent(measurements)}`
     const { page } = await openPage(`${link}&roots=x&anyMeasurement=true`)
@@ -134,7 +134,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     expect(await field.inputValue()).toBe(measurements)
     expect(await page.getByLabel('Accept any code').isChecked()).toBe(false)
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-    await page.getByRole('button', { name: 'a link with these expectations' }).click()
+    await page.getByRole('button', { name: 'a link with this policy' }).click()
     await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(link)
     await page.context().close()
   })

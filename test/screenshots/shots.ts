@@ -40,7 +40,7 @@ export const SHOTS: readonly Shot[] = [
     name: 'verify-undetermined',
     path: () => '/verify',
     prepare: async (page, scene) => {
-      await page.getByRole('button', { name: 'Do not use them' }).click()
+      await page.getByRole('button', { name: 'Do not use it' }).click()
       await check(page, scene.bundle)
     },
   },

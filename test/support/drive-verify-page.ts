@@ -21,7 +21,7 @@ export type PageReport = {
 export type VerifyPageDriver = {
   /** Gives a file to be checked, and waits for the report. */
   check(source: string | { readonly name: string; readonly bytes: Uint8Array }): Promise<PageReport>
-  /** Fills in the given expectations, and empties the other fields. */
+  /** Fills in the given policy, and empties the other fields. */
   expect(demands: Demands, fileOf: (path: string) => string): Promise<void>
   /** Selects the kind of the source. */
   take(kind: 'auto' | 'evidence' | 'document' | 'release' | 'image'): Promise<void>
