@@ -196,11 +196,11 @@ export {
   verifyReleaseList,
 } from './release/verify-release.ts'
 export {
-  type Expectations,
-  ExpectationsError,
-  type ExpectationsFile,
-  readExpectationsFile,
-} from './report/expectations.ts'
+  type EnclavesPolicy,
+  type Policy,
+  parsePolicy,
+  readPolicyFile,
+} from './report/policy-file.ts'
 export {
   parseSavedProof,
   SAVED_PROOF_FORMAT,

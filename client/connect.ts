@@ -1,5 +1,10 @@
+import { PolicyError } from '#attestation/nitro/policy.ts'
 import { hasOwnMembersAlone, ownMembers } from '#attestation/own-members.ts'
-import type { Expectations } from '#attestation/report/expectations.ts'
+import {
+  type EnclavesPolicy,
+  type Policy,
+  readProviderPolicies,
+} from '#attestation/report/policy-file.ts'
 import {
   type AnchoredEvidence,
   type AnchoredOptions,
@@ -15,7 +20,7 @@ import { type Fetch, isSafeForKey } from './gateway.ts'
 import { createNotaries, type RefusedNotary } from './notaries.ts'
 import { patientFetch } from './patient-fetch.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
-import type { AttestedProvider, Providers, ProvidersOption, RefusedProvider } from './providers.ts'
+import type { AttestedProvider, Providers, RefusedProvider } from './providers.ts'
 import { createReleaseUpdates } from './release-updates.ts'
 import { createRpc } from './rpc.ts'
 import {
@@ -34,27 +39,21 @@ export type ConnectOptions = {
   readonly url: string
   /** API key for requests for evidence. Calls carry the key that the OpenAI client sets. */
   readonly apiKey?: string
-  /** Describes the enclaves that this client accepts. */
-  readonly expect: Expectations
   /**
-   * Trusted roots of attestation documents: PEM, or SHA-256 of a certificate's DER (64 hex digits,
-   * or 32 bytes). Default: AWS's root.
+   * Whom this client trusts: the content of `policy.json`, with `enclaves`. If it has `providers`,
+   * calls are sent only to these.
    */
-  readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
+  readonly policy: Policy
   /**
-   * Describes the providers in TEEs that this client accepts. Calls are then sent only to these.
-   * Default: any provider.
-   */
-  readonly providers?: ProvidersOption
-  /**
-   * URL of a JSON-RPC endpoint of the chain, for `providers`: the time of the nonce's block shows
-   * the age of their evidence. You must trust its operator. Default: their age is not checked.
+   * URL of a JSON-RPC endpoint of the chain, for `policy.providers`: the time of the nonce's block
+   * shows the age of their evidence. You must trust its operator. Default: their age is not
+   * checked.
    */
   readonly rpc?: string
   /** Accepts enclaves in debug mode: the host can read their memory. Default false. */
   readonly allowDebug?: boolean
   /**
-   * Encrypts calls to an expected enclave, so that the gateway cannot read them. Default true. The
+   * Encrypts calls to an accepted enclave, so that the gateway cannot read them. Default true. The
    * gateway then has neither request nor answer, so the caller must keep the proofs.
    */
   readonly encrypt?: boolean
@@ -93,11 +92,11 @@ export type Affidavit = {
   readonly fetch: Fetch
   /** Starts a session: its `fetch` ties the calls of one run of an agent together. */
   startSession(options?: CallSessionOptions): CallSession
-  /** The notaries of the expected enclaves, with verified facts about each. */
+  /** The notaries of the accepted enclaves, with verified facts about each. */
   readonly notaries: readonly AttestedNotary[]
   /** Notaries that the gateway named and that were refused, with the reason. */
   readonly refused: readonly RefusedNotary[]
-  /** Providers whose evidence passed. Empty without the option `providers`. */
+  /** Providers whose evidence passed. Empty without `policy.providers`. */
   readonly providers: readonly AttestedProvider[]
   /** Refused providers, each with the reason. */
   readonly refusedProviders: readonly RefusedProvider[]
@@ -110,14 +109,14 @@ export type Affidavit = {
   /** Waits until the chain has a call's anchor. Returns the call's checked evidence bundle. */
   anchored(proof: KeptProof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
-   * Replaces `expect.releases` with newer releases, signed by the same keys. Each new list replaces
-   * the old list at the same position. Lists at new positions are added. The new lists apply at
-   * once: an enclave whose release they do not accept receives no calls, and its answers are
-   * refused. Resolves when all enclaves were attested again. Throws AffidavitError `older_releases`
-   * or `invalid_options` before any change. After the change, throws the errors of `refresh`:
-   * `no_notary` when no enclave is left.
+   * Replaces `policy.enclaves.releases` with newer releases, signed by the same keys. Each new
+   * list replaces the old list at the same position. Lists at new positions are added. The new
+   * lists apply at once: an enclave whose release they do not accept receives no calls, and its
+   * answers are refused. Resolves when all enclaves were attested again. Throws AffidavitError
+   * `older_releases` or `invalid_options` before any change. After the change, throws the errors
+   * of `refresh`: `no_notary` when no enclave is left.
    */
-  updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
+  updateReleases(releases: NonNullable<EnclavesPolicy['releases']>): Promise<void>
   /**
    * Attests all enclaves again now, and judges the newest evidence of the providers. The client
    * also does this by itself when necessary.
@@ -133,7 +132,7 @@ const TIMEOUT_MS_MAX = 2 ** 31 - 1
 
 /**
  * Connects to a gateway. It asks the gateway for its notaries, and each notary's enclave for an
- * attestation document with a nonce chosen here. It checks the documents against the expectations.
+ * attestation document with a nonce chosen here. It checks the documents against the policy.
  * Resolves when at least one enclave passes; answers of other enclaves are refused. New enclaves
  * are checked when they answer. All enclaves are checked again before their documents expire.
  *
@@ -143,7 +142,7 @@ const TIMEOUT_MS_MAX = 2 ** 31 - 1
  * `gateway_error`, `invalid_reply`, `redirected`.
  *
  * @example
- * const affidavit = await connect({ url, apiKey, expect, roots })
+ * const affidavit = await connect({ url, apiKey, policy })
  * const openai = new OpenAI({ apiKey, baseURL: affidavit.baseURL, fetch: affidavit.fetch })
  * const messages = [{ role: 'user', content: 'Hello' }]
  * const answer = await openai.chat.completions.create({ model: 'demo/echo', messages })
@@ -152,10 +151,9 @@ const TIMEOUT_MS_MAX = 2 ** 31 - 1
 export async function connect(given: ConnectOptions): Promise<Affidavit> {
   checkMembers(given)
   const options = ownMembers(given)
-  const { expect, roots, allowDebug, encrypt = true, hold = false, signal } = options
+  const { policy, allowDebug, encrypt = true, hold = false, signal } = options
   const url = readUrl(options.url)
-  const releases = createReleaseUpdates(expect, {
-    roots,
+  const releases = createReleaseUpdates(policy, {
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
   const fetch = options.fetch ?? patientFetch()
@@ -238,29 +236,31 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
 async function openProviders(
   gateway: AskedGateway,
   {
-    providers: judged,
+    policy,
     rpc: url,
     now,
-  }: Pick<ConnectOptions, 'providers' | 'rpc'> & { readonly now: () => number },
+  }: Pick<ConnectOptions, 'policy' | 'rpc'> & { readonly now: () => number },
 ): Promise<Providers | null> {
-  if (judged === undefined && url !== undefined)
-    throw invalid('expected providers beside rpc: the chain shows the age of their evidence')
-  if (judged === undefined) return null
-  if (!hasOwnMembersAlone(judged) || Object.keys(judged).some((name) => name !== 'policies'))
-    throw invalid('expected providers to be an object of policies')
+  const policies = await readProviderPolicies(policy).catch(throwInvalidPolicy)
+  if (policies === null && url !== undefined)
+    throw invalid('expected policy.providers beside rpc: the chain shows the age of their evidence')
+  if (policies === null) return null
   checkRpc(url)
   const { fetch, timeoutMs } = gateway
   const rpc = url === undefined ? null : createRpc({ url, fetch, timeoutMs })
   const { createProviders } = await import('./providers.ts')
-  return createProviders(gateway, { ...ownMembers(judged), rpc, now })
+  return createProviders(gateway, { policies, rpc, now })
+}
+
+function throwInvalidPolicy(cause: unknown): never {
+  if (!(cause instanceof PolicyError)) throw cause
+  throw new AffidavitError('invalid_options', cause.message, { cause })
 }
 
 const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
   'url',
   'apiKey',
-  'expect',
-  'roots',
-  'providers',
+  'policy',
   'rpc',
   'allowDebug',
   'encrypt',
@@ -279,9 +279,9 @@ function checkMembers(options: ConnectOptions): void {
   const unknown = Object.keys(options).find((name) => !MEMBERS.has(name))
   if (unknown !== undefined)
     throw invalid(`expected options without ${unknown}: there are ${[...MEMBERS].join(', ')}`)
-  const { expect, allowDebug, encrypt, hold, apiKey, onProof, fetch, signal } = ownMembers(options)
-  if (expect === undefined)
-    throw invalid('expected the option expect: it says which enclaves you accept')
+  const { policy, allowDebug, encrypt, hold, apiKey, onProof, fetch, signal } = ownMembers(options)
+  if (policy === undefined)
+    throw invalid('expected the option policy: it says which enclaves you accept')
   for (const [name, value] of Object.entries({ allowDebug, encrypt, hold }))
     if (value !== undefined && typeof value !== 'boolean')
       throw invalid(`expected ${name} to be true or false`)

@@ -49,7 +49,7 @@ const ENCRYPTED =
   'number, or connect with encrypt: false (affidavit proxy --no-encrypt)'
 const UNATTESTED =
   'only attested providers may read prompts, and nothing proves which provider counts. Estimate ' +
-  'the number, or connect without providers (affidavit proxy without --provider-policy)'
+  'the number, or connect with a policy without providers'
 
 function refuseCount({ errorBody }: CallDialect, reason: string): Response {
   const status = 404

@@ -1,5 +1,6 @@
 import { FormatError, ProofError } from '#attestation/errors.ts'
 import type { Check } from '#attestation/finding.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
 
 /** Each cause of an AffidavitError. The codes are stable. The headings explain what to do. */
 export type AffidavitErrorCode =
@@ -12,10 +13,10 @@ export type AffidavitErrorCode =
   | 'unreachable' // the gateway did not answer
   | 'gateway_error' // the gateway answered with an error
   | 'not_anchored' // the completion's anchor is not in a block yet
-  // Stop trusting: the gateway did not show an expected enclave.
+  // Stop trusting: the gateway did not show an accepted enclave.
   | 'invalid_reply' // the gateway's answer does not have the required form
-  | 'no_notary' // the gateway has no expected enclave
-  | 'unknown_notary' // the key that signed the answer does not belong to an expected enclave
+  | 'no_notary' // the gateway has no accepted enclave
+  | 'unknown_notary' // the key that signed the answer does not belong to an accepted enclave
   | 'invalid_document' // an attestation document is not genuine, or has a wrong key or nonce
   | 'document_expired' // an attestation document is no longer valid
   | 'document_not_yet_valid' // a document becomes valid more than a minute from now
@@ -103,7 +104,8 @@ export function withErrorCode<Type>(code: AffidavitErrorCode, read: () => Type):
   try {
     return read()
   } catch (fault) {
-    if (!(fault instanceof FormatError || fault instanceof ProofError)) throw fault
+    const isTheirs = [FormatError, ProofError, PolicyError].some((known) => fault instanceof known)
+    if (!isTheirs || !(fault instanceof Error)) throw fault
     throw new AffidavitError(code, fault.message, { cause: fault })
   }
 }

@@ -3,7 +3,7 @@
  * not.
  */
 
-export type { Expectations } from '#attestation/report/expectations.ts'
+export type { EnclavesPolicy, Policy } from '#attestation/report/policy-file.ts'
 export type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 export type { AttestedNotary, NotaryCheckName } from './attest-notary.ts'
 export type { AnswerCheck, AnswerCheckName } from './check-answer.ts'
@@ -12,5 +12,5 @@ export { AffidavitError, type AffidavitErrorCode } from './errors.ts'
 export type { Fetch } from './gateway.ts'
 export type { RefusedNotary } from './notaries.ts'
 export type { Proof, Proofs } from './proof.ts'
-export type { AttestedProvider, ProvidersOption, RefusedProvider } from './providers.ts'
+export type { AttestedProvider, RefusedProvider } from './providers.ts'
 export type { CallSession, CallSessionOptions } from './session.ts'

@@ -1,19 +1,12 @@
-import { encodeHex, encodeUtf8, sha256 } from '#attestation/bytes.ts'
+import { encodeHex, sha256 } from '#attestation/bytes.ts'
 import { PROVIDER_KEYS_MAX } from '#attestation/demands.ts'
-import { PolicyError } from '#attestation/nitro/policy.ts'
 import {
   type LookedUpBlock,
   PROVIDER_EVIDENCE_BYTES_MAX,
 } from '#attestation/providers/evidence/evidence-document.ts'
-import { isParsedPolicy } from '#attestation/providers/evidence/mark-parsed.ts'
-import {
-  type ProviderPolicy,
-  parseProviderPolicy,
-} from '#attestation/providers/evidence/provider-policy.ts'
-import {
-  type ProviderFacts,
-  verifyProviderEvidence,
-} from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { judgeByPolicies } from '#attestation/providers/evidence/judge-by-policies.ts'
+import type { ProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import type { ProviderFacts } from '#attestation/providers/evidence/verify-provider-evidence.ts'
 import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { type AskedGateway, askGateway, readFromGateway } from './ask-gateway.ts'
@@ -22,15 +15,6 @@ import { AffidavitError, messageOf, shown } from './errors.ts'
 import { type ListedProvider, readListedProviders } from './listed-providers.ts'
 import { lookUpNonceBlock } from './nonce-block.ts'
 import { type Rpc, RpcError } from './rpc.ts'
-
-/** The option `providers` of connect: which providers may receive a call. */
-export type ProvidersOption = {
-  /**
-   * Policies of providers: the text or bytes of a policy file, its JSON as an object, or the result
-   * of parseProviderPolicy. A provider must pass one of the policies for its kind and origin.
-   */
-  readonly policies: readonly (string | Uint8Array | object)[]
-}
 
 /** A provider whose evidence passed every check of a policy. */
 export type AttestedProvider = {
@@ -73,7 +57,6 @@ export type Providers = {
   refresh(signal?: AbortSignal): Promise<void>
 }
 
-const POLICIES_MAX = 64
 /** Newer evidence is requested when less time is left, milliseconds. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
@@ -86,19 +69,19 @@ const JUDGE_PAUSE_MS = 10_000
 /**
  * Keeps the attested providers of one gateway. `now` returns Unix milliseconds. All evidence is
  * verified, so the gateway can only withhold newer evidence. Accepted evidence is used until it
- * expires. Throws AffidavitError `invalid_options`.
+ * expires.
  */
 export function createProviders(
   gateway: AskedGateway,
   options: {
-    readonly policies: ProvidersOption['policies']
+    /** A provider must pass one of the policies for its kind and origin. */
+    readonly policies: readonly ProviderPolicy[]
     /** The chain of the nonces' blocks. Null: the age of evidence is not checked. */
     readonly rpc: Rpc | null
     readonly now: () => number
   },
 ): Providers {
-  const { now, rpc } = options
-  const policies = readPolicies(options.policies)
+  const { now, rpc, policies } = options
   let attested: readonly AttestedProvider[] = []
   let refused: readonly RefusedProvider[] = []
   let judging: Promise<void> | null = null
@@ -150,31 +133,6 @@ export function createProviders(
       return [...keys].sort()
     },
   }
-}
-
-/** Throws AffidavitError `invalid_options`. */
-function readPolicies(given: ProvidersOption['policies']): readonly ProviderPolicy[] {
-  if (!Array.isArray(given) || given.length === 0 || given.length > POLICIES_MAX)
-    throw invalidOptions(`expected providers.policies to be a list of 1 to ${POLICIES_MAX}`)
-  return given.map((one: ProvidersOption['policies'][number], at) => {
-    if (isPolicy(one)) return one
-    try {
-      return parseProviderPolicy(bytesOf(one))
-    } catch (cause) {
-      // JSON.stringify throws TypeError for a policy object with a cycle.
-      if (!(cause instanceof PolicyError || cause instanceof TypeError)) throw cause
-      throw invalidOptions(`providers.policies.${at}: ${cause.message}`)
-    }
-  })
-}
-
-function isPolicy(given: string | Uint8Array | object): given is ProviderPolicy {
-  return typeof given === 'object' && isParsedPolicy(given)
-}
-
-function bytesOf(given: string | Uint8Array | object): Uint8Array {
-  if (given instanceof Uint8Array) return given
-  return encodeUtf8(typeof given === 'string' ? given : (JSON.stringify(given) ?? ''))
 }
 
 type Judging = {
@@ -233,19 +191,8 @@ async function judgeEntry(
   if (encodeHex(sha256(bytes)) !== digest)
     throw new AffidavitError('invalid_reply', 'expected the evidence to have the stated digest')
   const lookedUp = rpc === null ? null : await lookUp(rpc, bytes)
-  const refusals: AffidavitError[] = []
-  for (const policy of fitting) {
-    try {
-      return {
-        provider,
-        ...(await judgeEvidence(bytes, { policy, origin, lookedUp, atMs: now() })),
-      }
-    } catch (fault) {
-      if (!(fault instanceof AffidavitError)) throw fault
-      refusals.push(fault)
-    }
-  }
-  throw refusals[0] ?? refusal('no policy accepts it')
+  const judged = await judgeEvidence(bytes, { policies: fitting, origin, lookedUp, atMs: now() })
+  return { provider, ...judged }
 }
 
 /** Throws AffidavitError `unreachable`. */
@@ -260,25 +207,26 @@ async function lookUp(rpc: Rpc, bytes: Uint8Array): Promise<LookedUpBlock | null
 async function judgeEvidence(
   bytes: Uint8Array,
   {
-    policy,
+    policies,
     origin,
     lookedUp,
     atMs,
   }: {
-    readonly policy: ProviderPolicy
+    readonly policies: readonly ProviderPolicy[]
     readonly origin: string
     readonly lookedUp: LookedUpBlock | null
     readonly atMs: number
   },
 ): Promise<Omit<AttestedProvider, 'provider'>> {
-  const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(atMs), lookedUp)
+  const at = new Date(atMs)
+  const { facts, checks, policy } = await judgeByPolicies(bytes, policies, at, lookedUp)
   try {
     requireChecks(checks)
   } catch (cause) {
     if (!(cause instanceof ProviderEvidenceError)) throw cause
     throw refusal(`${cause.code}: ${cause.message}`, cause)
   }
-  if (facts?.origin !== origin) throw refusal(`expected evidence of ${origin}`)
+  if (policy === null || facts?.origin !== origin) throw refusal(`expected evidence of ${origin}`)
   const keys = facts.tlsKeys.map(({ spkiSha256 }) => spkiSha256)
   const { blockTimeMs, fetchedAtMs, endsAtMs } = facts
   const endMs = Math.min(
@@ -298,8 +246,4 @@ function noProvider(refused: readonly RefusedProvider[]): AffidavitError {
 
 function refusal(message: string, cause?: ProviderEvidenceError): AffidavitError {
   return new AffidavitError('no_attested_provider', message, cause === undefined ? {} : { cause })
-}
-
-function invalidOptions(message: string): AffidavitError {
-  return new AffidavitError('invalid_options', message)
 }

@@ -4,10 +4,11 @@ import { ownMembers } from '#attestation/own-members.ts'
 import { checkNotRolledBack, type ReleaseList } from '#attestation/release/release-list.ts'
 import { millisecondsOf } from '#attestation/release/release-signatures.ts'
 import {
-  type Expectations,
-  readExpectations,
+  type EnclavesPolicy,
+  type Policy,
+  readEnclavesPolicy,
   releaseLists,
-} from '#attestation/report/expectations.ts'
+} from '#attestation/report/policy-file.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
 type ReleaseUpdates = {
@@ -15,37 +16,43 @@ type ReleaseUpdates = {
   /**
    * Replaces each old list with the new list at the same position. Adds lists at new positions.
    * Throws AffidavitError `older_releases` if a list is older or missing, and `invalid_options` if
-   * readExpectations throws.
+   * readEnclavesPolicy throws.
    */
-  update(releases: Expectations['releases']): BundlePolicy
+  update(releases: EnclavesPolicy['releases']): BundlePolicy
 }
 
 /**
- * Throws AffidavitError `invalid_options` if readExpectations throws. Does NOT detect that a newer
- * list is held back: the caller chooses the source of the lists.
+ * Throws AffidavitError `invalid_options` if readEnclavesPolicy throws. Does NOT detect that a
+ * newer list is held back: the caller chooses the source of the lists.
  */
 export function createReleaseUpdates(
-  expect: Expectations,
-  options: Parameters<typeof readExpectations>[1],
+  policy: Policy,
+  options: Parameters<typeof readEnclavesPolicy>[1],
 ): ReleaseUpdates {
-  const read = (given: Expectations) =>
-    withErrorCode('invalid_options', () => readExpectations(given, options))
-  const policy = read(expect)
-  const first = ownMembers(expect)
+  const read = (given: Policy) => {
+    const enclaves = withErrorCode('invalid_options', () => readEnclavesPolicy(given, options))
+    if (enclaves !== null) return enclaves
+    throw new AffidavitError(
+      'invalid_options',
+      'expected policy.enclaves: without them, any enclave could sign',
+    )
+  }
+  const enclaves = read(policy)
+  const first = ownMembers(ownMembers(policy).enclaves ?? {})
   // Only the lists' times are kept: the caller may change the given objects.
   let takenMs = timesOf(releaseLists(first.releases))
   return {
-    policy,
+    policy: enclaves,
     update(releases) {
       if (first.releases === undefined)
         throw new AffidavitError(
           'invalid_options',
-          'expected connect to have expect.releases and expect.releaseKeys: without them, no ' +
-            'key may sign newer releases',
+          'expected policy.enclaves to have releases and releaseKeys: without them, no key ' +
+            'may sign newer releases',
         )
       if (releases === undefined)
         throw new AffidavitError('invalid_options', 'expected releases: one list, or several lists')
-      const next = read({ ...first, releases })
+      const next = read({ enclaves: { ...first, releases } })
       const lists = releaseLists(releases)
       checkNewer(lists, takenMs)
       takenMs = timesOf(lists)

@@ -55,7 +55,7 @@ export const PACKAGES: readonly PackageContents[] = [
     ],
     program: 'packages/affidavit/main.ts',
     readme: 'packages/affidavit/README.md',
-    files: { 'expect.schema.json': 'client/expect.schema.json' },
+    files: { 'policy.schema.json': 'client/policy.schema.json' },
     bringsVerifier: true,
     dependencies: {
       // For the library. An application and the library share one copy of these packages.

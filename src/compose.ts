@@ -12,7 +12,7 @@ import { factsOf, type Gateway, type OwnParts } from './gateway.ts'
 import { checkImages } from './images/checked-images.ts'
 import { withDemoCredential } from './local/demo-provider.ts'
 import { developmentRoutes } from './local/development-routes.ts'
-import { writeExpectations } from './local/expectations.ts'
+import { writePolicy } from './local/policy.ts'
 import { openNodes } from './nodes/hub/open-nodes.ts'
 import { NODE_LIMITS } from './nodes/runs/limits.ts'
 import type { Logger, ProcessLogger } from './observability/logger.ts'
@@ -98,7 +98,7 @@ export async function compose(
   const calls = openVerifiedCalls(config, verifying)
   const collecting = { ...base, ...asking, enclaves, demo: attested, now: Date.now }
   const providers = await openProviders(config, collecting)
-  const development = await writeExpectations({ home, local, enclaves })
+  const development = await writePolicy({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 
   // The routes are in the same order as in the documentation.
@@ -110,7 +110,7 @@ export async function compose(
     ...plain.images,
     rootRoute(pages.showHome, config),
     ...helloRoutes,
-    ...developmentRoutes(development?.expectations ?? null),
+    ...developmentRoutes(development?.policy ?? null),
     ...plain.models,
     ...calls.models,
     ...service.routes,

@@ -85,7 +85,7 @@ export function factsOf(
     demoOrigin: local?.demoOrigin ?? null,
     attested: local?.attested ?? null,
     rootFile: local?.rootFile ?? null,
-    expectFile: parts.development?.file ?? null,
+    policyFile: parts.development?.file ?? null,
     isDatabaseEmbedded: config.databaseUrl === null,
   }
 }

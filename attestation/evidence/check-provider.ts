@@ -24,19 +24,17 @@ export function judgedTimeOf({ finished_at }: Receipt): Date {
  */
 export async function judgeProvider(
   { record, provider_evidence }: EvidenceBundle,
-  policy: ProviderPolicy | null,
+  policies: readonly ProviderPolicy[] | null,
   chain: ChainFacts | undefined,
 ): Promise<ProviderJudgement | null> {
   if (provider_evidence === undefined) return null
   // Loaded only for bundles with evidence: the module is a third of the verifier's code.
-  const { verifyProviderEvidence } = await import(
-    '../providers/evidence/verify-provider-evidence.ts'
-  )
+  const { judgeByPolicies } = await import('../providers/evidence/judge-by-policies.ts')
   const at = judgedTimeOf(record.receipt)
   const { chainId, providerBlock } = chain ?? {}
   const lookedUp =
     chainId === undefined || providerBlock === undefined ? null : { chainId, block: providerBlock }
-  return await verifyProviderEvidence(decodeBase64(provider_evidence), policy, at, lookedUp)
+  return await judgeByPolicies(decodeBase64(provider_evidence), policies, at, lookedUp)
 }
 
 /** The blocks that a bundle names: of its anchor, and of the nonce of its provider's evidence. */
@@ -61,7 +59,7 @@ export async function namedBlocksOf(bundle: EvidenceBundle): Promise<NamedBlocks
 export function checkProvider(
   receipt: Receipt,
   judged: ProviderJudgement | null,
-  policy: ProviderPolicy | null,
+  hasPolicy: boolean,
 ): readonly [BundleCheck, BundleCheck] {
   const find = (of: (judged: ProviderJudgement) => Finding) => () =>
     judged === null ? { notChecked: 'the bundle has no evidence of its provider' } : of(judged)
@@ -73,7 +71,7 @@ export function checkProvider(
     ),
     check(
       'provider attested',
-      find((given) => checkAttested(given, policy)),
+      find((given) => checkAttested(given, hasPolicy)),
       sayFault,
     ),
   ]
@@ -97,14 +95,11 @@ function checkKey(
   return `SHA-256 ${key}`
 }
 
-function checkAttested(
-  { facts, checks }: ProviderJudgement,
-  policy: ProviderPolicy | null,
-): Finding {
-  if (policy === null) return { notChecked: 'no policy for the provider was given' }
+function checkAttested({ facts, checks }: ProviderJudgement, hasPolicy: boolean): Finding {
+  if (!hasPolicy) return { notChecked: 'no policy for the provider was given' }
   const open = refuseFailedChecks(checks)
   if (open !== null) return { notChecked: open }
-  const roots = policy.roots.isReplaced ? ', under roots of the policy: for development' : ''
+  const roots = facts?.hasReplacedRoots ? ', under roots of the policy: for development' : ''
   const age = facts?.blockTimeMs === null ? '; its age is not checked' : ''
   return `${facts?.kind} at ${facts?.origin}, on ${facts?.tee}${roots}${age}`
 }

@@ -43,10 +43,10 @@ export type BundlePolicy = {
    */
   readonly outcomes?: readonly Receipt['outcome'][]
   /**
-   * The demands on the provider's machine (parseProviderPolicy). If given, `verified` needs
-   * evidence that meets them. Not checked if left out.
+   * Policies of providers (parseProviderPolicy). If given, `verified` needs evidence of the
+   * provider's machine that one of them accepts. Not checked if left out.
    */
-  readonly providerPolicy?: ProviderPolicy
+  readonly providers?: readonly ProviderPolicy[]
   /** Same as in AttestationPolicy. Default: AWS's root. */
   readonly roots?: AttestationPolicy['roots']
   /** Same as in AttestationPolicy. By default, no revocations are known. */
@@ -136,9 +136,12 @@ const POLICY_FORMS: Forms<BundlePolicy> = {
     if (!OUTCOMES.some((known) => known === value))
       throw unfit(name, `one of ${OUTCOMES.join(', ')}`)
   }),
-  providerPolicy: (value, name) => {
-    if (!isRecord(value) || !isParsedPolicy(value))
-      throw unfit(name, 'a policy of parseProviderPolicy')
+  providers: (value, name) => {
+    listOf((one, where) => {
+      if (!isRecord(one) || !isParsedPolicy(one))
+        throw unfit(where, 'a policy of parseProviderPolicy')
+    })(value, name)
+    if (isList(value) && value.length === 0) throw unfit(name, 'one policy or more, or left out')
   },
   roots: (value, name) => {
     listOf(BYTES_32)(value, name)

@@ -33,7 +33,7 @@ import { isRefused, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
  * check, when policy or context has a wrong form.
  *
  * Does NOT prove: that the provider ran the model it names, unless its evidence shows the weights
- * under `providerPolicy`; that the answer is true; that the block is on the chain, unless
+ * under `providers`; that the answer is true; that the block is on the chain, unless
  * `context.chain` is given; when the completion was made, except that it was not after the block;
  * that the notary signed no other history of the same log (compare its heads on the chain); who the
  * relayer is.
@@ -50,8 +50,8 @@ export async function verifyBundle(
 ): Promise<BundleReport> {
   const policy = readPolicy(demanded)
   const { chain, attestations } = readContext(context)
-  const { providerPolicy = null } = policy
-  const hasProviderPolicy = providerPolicy !== null
+  const { providers = null } = policy
+  const hasProviderPolicy = providers !== null
   const parsed = attempt(() => parseEvidenceBundle(json))
   if ('fault' in parsed) {
     const refusal = refuseForm(BUNDLE_CHECKS, {
@@ -63,13 +63,13 @@ export async function verifyBundle(
   }
   const bundle = parsed.value
   const { receipt } = bundle.record
-  const provider = await judgeProvider(bundle, providerPolicy, chain)
+  const provider = await judgeProvider(bundle, providers, chain)
   const made: readonly BundleCheck[] = [
     { name: 'format', outcome: 'passed', detail: `version ${bundle.version}` },
     ...checkRecord(bundle.record),
     ...(await checkEnclave(bundle, policy, attestations)),
     check('outcome', () => checkOutcome(receipt, policy.outcomes)),
-    ...checkProvider(receipt, provider, providerPolicy),
+    ...checkProvider(receipt, provider, hasProviderPolicy),
     ...checkAnchor(bundle, { chain, confirmationsMin: policy.confirmationsMin }),
   ]
   const checks = orderChecks(made, BUNDLE_CHECKS, hasProviderPolicy || provider !== null)

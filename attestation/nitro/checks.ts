@@ -127,10 +127,7 @@ function refusalOf(
     if (!pcr)
       return new AttestationError('measurement_missing', `expected PCR${index}, which is not there`)
     if (isZero(value)) {
-      return new AttestationError(
-        'measurement_zero',
-        `PCR${index}: zeros do not satisfy an expectation`,
-      )
+      return new AttestationError('measurement_zero', `PCR${index}: zeros match no measurement`)
     }
     if (!equalBytes(pcr, value)) {
       return new AttestationError(

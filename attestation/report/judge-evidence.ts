@@ -25,7 +25,7 @@ export type ExpectedEvidence = {
   /** Outcomes that are accepted for incomplete answers. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
   /** Null: the evidence about the provider's machine is not judged. */
-  readonly providerPolicy: ProviderPolicy | null
+  readonly providers: readonly ProviderPolicy[] | null
 }
 
 export type EvidenceJudgement = EvidenceFindings & {
@@ -100,7 +100,7 @@ export async function judgeEvidence(
  * `'any'`.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
-  const { configurations, confirmationsMin, outcomes, providerPolicy } = expected
+  const { configurations, confirmationsMin, outcomes, providers } = expected
   const { measurements, releases, roots, allowDebug } = ownMembers(expected.attestation)
   return {
     ...(measurements === 'any' ? {} : { measurements }),
@@ -109,7 +109,7 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
     ...(allowDebug === undefined ? {} : { allowDebug }),
     ...(confirmationsMin === null ? {} : { confirmationsMin }),
     ...(outcomes === null ? {} : { outcomes }),
-    ...(providerPolicy === null ? {} : { providerPolicy }),
+    ...(providers === null ? {} : { providers }),
     configurations,
   }
 }

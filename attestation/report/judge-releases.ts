@@ -10,7 +10,7 @@ import {
   signedBytes,
   verifyReleaseSignatures,
 } from '../release/release-signatures.ts'
-import type { ReleaseFile } from './expectation-files.ts'
+import type { ReleaseFile } from './release-file.ts'
 
 /** One signature in a file. `isTrusted`: null without trusted keys. */
 type SignerFacts = {

@@ -28,7 +28,7 @@ export function adviseOnSource({ verdict, open, report }: BundleJudgement): stri
       ? `the publisher of the releases at ${printable(source.releases ?? '')}`
       : `${joinNames(runner)} as its source`
   return (
-    `The bundle names ${whom}, and anyone can write that. If it is your vendor, take expect.json ` +
+    `The bundle names ${whom}, and anyone can write that. If it is your vendor, take policy.json ` +
     'from where you know the vendor, and not from an address in the bundle.'
   )
 }

@@ -4,9 +4,9 @@ import { streamText } from 'ai'
 import { connect } from '../index.ts' // in your project: from 'affidavit'
 
 const [url = '', apiKey = '', file = '', prompt = 'Hello'] = process.argv.slice(2)
-const { roots, ...expect } = JSON.parse(readFileSync(file, 'utf8'))
+const policy = JSON.parse(readFileSync(file, 'utf8'))
 
-const affidavit = await connect({ url, apiKey, expect, roots })
+const affidavit = await connect({ url, apiKey, policy })
 const { baseURL, fetch } = affidavit
 const provider = createOpenAICompatible({ name: 'affidavit', baseURL, apiKey, fetch })
 

@@ -28,7 +28,7 @@ if (bundle === '-') fail('bundle: expected a file, a URL or a hash: nothing is o
 const required = inputOf('require') ?? 'verified'
 if (!['verified', 'incomplete'].includes(required)) fail('require: expected verified or incomplete')
 const isAudit = bundle === null
-for (const name of ['confirmations', 'allow-outcome', 'provider-policy', 'request', 'answer'])
+for (const name of ['confirmations', 'allow-outcome', 'request', 'answer'])
   if (isAudit && inputOf(name) !== null) fail(`${name}: expected a bundle with it`)
 
 const words = isAudit
@@ -59,7 +59,7 @@ if (isAudit ? verdict === 'found' : !isEnough()) fail(conclusionOf(report))
 /** Options for both commands. */
 function expected() {
   return [
-    ...one('expect'),
+    ...one('policy'),
     ...each('release'),
     ...each('release-key'),
     ...one('release-signers'),
@@ -76,7 +76,6 @@ function ofBundle() {
     ...one('url'),
     ...one('confirmations'),
     ...one('allow-outcome'),
-    ...one('provider-policy'),
     ...one('request'),
     ...one('answer'),
   ]

@@ -161,7 +161,7 @@ function formatRefusal({
     ...head,
     '',
     error.stage === 'policy'
-      ? 'What the document says (its signature holds, but it does not meet your expectations)'
+      ? 'What the document says (its signature holds, but it does not meet your policy)'
       : 'What the document claims (nothing here is proven)',
     `  module    ${printable(claims.moduleId)}`,
     `  made      ${isoOf(claims.timestampMs)}`,

@@ -6,22 +6,23 @@ import type { Command } from 'commander'
  */
 export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   verify: {
-    'evidence.json --expect expect.json': 'a bundle, by the file from your vendor',
-    'proof.json --expect expect.json': 'a proof that the client or the proxy saved',
-    'run.json --expect expect.json': "all calls of an agent's run (`affidavit proxy --session`)",
-    'evidence.json --expect expect.json --rpc URL': 'also that the chain has its block',
-    'HASH --url https://gateway.example --expect expect.json': 'the evidence that a gateway has',
-    'evidence.html --expect expect.json': 'the evidence in a saved page',
-    'evidence.json --expect expect.json --provider-policy policy.json':
-      "also the provider's own machine",
+    'evidence.json --policy policy.json': 'a bundle, by the file from your vendor',
+    'proof.json --policy policy.json': 'a proof that the client or the proxy saved',
+    'run.json --policy policy.json': "all calls of an agent's run (`affidavit proxy --session`)",
+    'evidence.json --policy policy.json --rpc URL': 'also that the chain has its block',
+    'HASH --url https://gateway.example --policy policy.json': 'the evidence that a gateway has',
+    'evidence.html --policy policy.json': 'the evidence in a saved page',
   },
-  expect: {
-    '--release releases.json --release-key 3b6a27bc… --output expect.json':
+  'policy make': {
+    '--release releases.json --release-key 3b6a27bc… --output policy.json':
       'the key is from where the vendor publishes it, and never from the gateway',
+    '--from policy.json --from tinfoil.json --output attested.json':
+      'a policy with the parts of both',
   },
+  'policy show': { 'policy.json': 'what it accepts, and what it leaves open' },
   complete: { 'proofs/*.json --url https://gateway.example --key $KEY': 'all proofs of a folder' },
   audit: {
-    'https://gateway.example --rpc https://chain.example --expect expect.json': 'all logs',
+    'https://gateway.example --rpc https://chain.example --policy policy.json': 'all logs',
     'https://gateway.example --notary 0x… --state audit.json': 'one log; go on where it ended',
   },
   evidence: {
@@ -31,7 +32,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   },
   redact: { 'evidence.json --request --output redacted.json': 'leave out the question' },
   attestation: {
-    'document.b64 --expect expect.json': 'a document that was just made',
+    'document.b64 --policy policy.json': 'a document that was just made',
     '- --historical --any-measurement < document.b64': 'an old one, with any code',
   },
   provider: {
@@ -44,9 +45,9 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
     '--output verify.html': 'the page itself, to check files in a browser without a network',
   },
   proxy: {
-    '--url https://gateway.example --expect expect.json --save proofs':
+    '--url https://gateway.example --policy policy.json --save proofs':
       'serve http://127.0.0.1:8787/v1, and keep the proofs',
-    '--url https://gateway.example --expect expect.json --provider-policy tinfoil.json':
+    '--url https://gateway.example --policy attested.json':
       'send calls only to this provider in a TEE',
   },
   measure: { 'enclave.eif': 'print PCR0, PCR1 and PCR2' },

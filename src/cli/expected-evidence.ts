@@ -4,39 +4,36 @@ import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import { type AttestationPolicy, parseRoots } from '#attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
 import { ownMembers } from '#attestation/own-members.ts'
-import { readConfigurationDigest } from '#attestation/report/expectation-files.ts'
 import { bundlePolicyOf, type ExpectedEvidence } from '#attestation/report/judge-evidence.ts'
 import { printable } from '#attestation/report/printable.ts'
+import { readConfigurationDigest } from '#attestation/report/release-file.ts'
 import type { ListingVerifier } from '#attestation/revocation/listing-verifier.ts'
-import { openExpectations, readExpectedPolicy } from './expectations-file.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource, refuseUrl } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
-import { openProviderPolicy } from './provider-policy-file.ts'
+import { type OpenedPolicy, openPolicy, requirePart } from './policy-file.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
 
 export function demandsAttestation(options: AttestationOptions): boolean {
-  const { expect, pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
-  return [expect, pcr, anyMeasurement, allowDebug, root, release, crl].some(
+  const { pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
+  return [pcr, anyMeasurement, allowDebug, root, release, crl].some(
     (option) => option !== undefined,
   )
 }
 
 /**
  * If no option states the accepted measurements, the policy refuses every document. Throws CliError
- * for files without certificates, and for unsigned releases.
+ * for files without certificates, for unsigned releases, and for a policy without enclaves.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
+  const opened = await openPolicyOption(given)
+  if (opened === null) return await readOptions(given)
+  const { policy = '' } = ownMembers(given)
+  return attestationPolicyOf(requirePart(opened.enclaves, 'enclaves', policy))
+}
+
+async function readOptions(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
-  if (options.expect !== undefined) {
-    const { measurements = [], releases, roots, allowDebug } = await readExpectFile(options)
-    return {
-      measurements,
-      allowDebug: allowDebug ?? false,
-      ...(releases === undefined ? {} : { releases }),
-      ...(roots === undefined ? {} : { roots }),
-    }
-  }
   const said = [options.pcr, options.anyMeasurement, options.release].filter(
     (option) => option !== undefined,
   )
@@ -52,17 +49,32 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
   }
 }
 
-/** Refuses other policy options, because they could contradict the file. Throws CliError. */
-async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
-  const { expect = '', allowDebug = false, ...own } = ownMembers(options)
+function attestationPolicyOf(enclaves: BundlePolicy): AttestationPolicy {
+  const { measurements = [], releases, roots, allowDebug = false } = enclaves
+  return {
+    measurements,
+    allowDebug,
+    ...(releases === undefined ? {} : { releases }),
+    ...(roots === undefined ? {} : { roots }),
+  }
+}
+
+/**
+ * Null without `--policy`. Beside `enclaves`, refuses other options about enclaves, because they
+ * could contradict the file. Throws CliError.
+ */
+async function openPolicyOption(options: AttestationOptions): Promise<OpenedPolicy | null> {
+  const { policy: file, allowDebug = false, ...own } = ownMembers(options)
+  if (file === undefined) return null
+  const opened = await openPolicy(file, { allowDebug })
   const { pcr, anyMeasurement, root, release, releaseKey, releaseSigners } = own
-  const others = { pcr, anyMeasurement, root, release, releaseKey, releaseSigners }
-  if (Object.values(others).some((value) => value !== undefined))
+  const others = [pcr, anyMeasurement, root, release, releaseKey, releaseSigners]
+  if (opened.enclaves !== null && others.some((value) => value !== undefined))
     throw new CliError(
-      'expected --expect alone: it replaces --pcr, --release, --release-key, --root and --any-measurement',
+      'expected --policy alone: its enclaves replace --pcr, --release, --release-key, --root and --any-measurement',
       EXIT_CODES.usage,
     )
-  return readExpectedPolicy(await openExpectations(expect), expect, { allowDebug })
+  return opened
 }
 
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
@@ -83,34 +95,36 @@ export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
 }
 
 /**
- * A part without an expectation is not checked. With `--any-measurement`, the code is not checked.
- * Throws CliError for files with wrong content.
+ * The policy of an audit. What no option states is not checked. With `--any-measurement`, the code
+ * is not checked. Throws CliError for files with wrong content, and for a policy without enclaves.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
-  return bundlePolicyOf(await readExpectedEvidence(options))
+  const opened = await openPolicyOption(options)
+  if (opened !== null) requirePart(opened.enclaves, 'enclaves', options.policy ?? '')
+  return bundlePolicyOf(await readParts(options, opened))
 }
 
-/** Does the same as readBundlePolicy, for any kind of evidence. */
+/** The policy for any kind of evidence. A policy of providers alone leaves the enclaves open. */
 export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
-  const attestation = await readAttestationPolicy(options)
-  const {
-    expect,
-    configuration = [],
-    confirmations,
-    allowOutcome,
-    providerPolicy,
-  } = ownMembers(options)
-  const expected = expect === undefined ? null : await readExpectFile(options)
+  return await readParts(options, await openPolicyOption(options))
+}
+
+async function readParts(
+  options: BundleOptions,
+  opened: OpenedPolicy | null,
+): Promise<ExpectedEvidence> {
+  const enclaves = opened?.enclaves ?? null
+  const { configuration = [], confirmations, allowOutcome } = ownMembers(options)
   return {
-    attestation,
-    isAttestationDemanded: demandsAttestation(options),
+    attestation: enclaves === null ? await readOptions(options) : attestationPolicyOf(enclaves),
+    isAttestationDemanded: enclaves !== null || demandsAttestation(options),
     configurations: [
-      ...(expected?.configurations ?? []),
+      ...(enclaves?.configurations ?? []),
       ...(await Promise.all(configuration.map(openConfigurationDigest))),
     ],
     confirmationsMin: confirmations ?? null,
     outcomes: allowOutcome ?? null,
-    providerPolicy: providerPolicy === undefined ? null : await openProviderPolicy(providerPolicy),
+    providers: opened?.providers ?? null,
   }
 }
 

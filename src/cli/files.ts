@@ -47,12 +47,12 @@ export function isUrl(source: string): boolean {
 
 /**
  * Throws CliError for a URL, because what a gateway says about itself cannot be the user's
- * expectation. `expected` names the option and what it takes.
+ * policy. `expected` names the option and what it takes.
  */
 export function refuseUrl(text: string, expected: string): void {
   if (isUrl(text))
     throw new CliError(
-      `${expected}, got a URL: what a gateway says about itself cannot be your expectation`,
+      `${expected}, got a URL: what a gateway says about itself cannot be your policy`,
       EXIT_CODES.usage,
     )
 }

@@ -9,10 +9,10 @@ import { isUrl } from './files.ts'
 // name (expected-evidence.ts, accepted-releases.ts, gateway-access.ts).
 
 export type AttestationOptions = ReleaseOptions & {
+  /** The file policy.json. */
+  readonly policy?: string
   readonly pcr?: ReadonlyMap<number, Uint8Array>
   readonly anyMeasurement?: boolean
-  /** A file with all expectations. */
-  readonly expect?: string
   readonly allowDebug?: boolean
   readonly root?: readonly string[]
   /** Files or URLs of revocation lists. */
@@ -27,8 +27,6 @@ export type ReleaseOptions = {
 
 export type BundleOptions = AttestationOptions & {
   readonly configuration?: readonly string[]
-  /** A file with the policy for the provider's machine. */
-  readonly providerPolicy?: string
   readonly rpc?: string
   readonly confirmations?: number
   readonly allowOutcome?: readonly ReceiptOutcome[]
@@ -38,15 +36,17 @@ type ReceiptOutcome = Receipt['outcome']
 
 export type GatewayAccessOptions = { readonly url?: string; readonly key?: string }
 
+export const TRUSTED = 'Whom you trust:'
+
+export const POLICY_HELP =
+  'policy.json: the enclaves and the providers that you trust (`affidavit policy` makes it); ' +
+  'never from the gateway'
+
 export function addAttestationOptions(command: Command): Command {
   command
-    .optionsGroup('What you expect:')
-    .option(
-      '--expect <file>',
-      'one file with everything that you expect, in the form of the client: releases or ' +
-        'measurements, configurations, roots',
-    )
-    .option('--pcr <index=hex>', 'expected measurement; every given one must match', collectPcr)
+    .optionsGroup(TRUSTED)
+    .option('--policy <file>', POLICY_HELP)
+    .option('--pcr <index=hex>', 'accepted measurement; every given one must match', collectPcr)
     .option('--any-measurement', 'accept any code in the enclave')
     .option('--allow-debug', 'accept an enclave in debug mode, whose memory its host can read')
     .option(
@@ -61,7 +61,7 @@ export function addAttestationOptions(command: Command): Command {
     )
     .option(
       '--release <file|url>',
-      'expect this signed release, or the releases of this signed list; may be repeated',
+      'accept this signed release, or the releases of this signed list; may be repeated',
       collectText,
     )
   return addReleaseTrustOptions(command)
@@ -69,7 +69,7 @@ export function addAttestationOptions(command: Command): Command {
 
 export function addReleaseTrustOptions(command: Command): Command {
   return command
-    .optionsGroup('What you expect:')
+    .optionsGroup(TRUSTED)
     .option(
       '--release-key <key|file>',
       'key that signs releases: 64 hex digits, or a file with them; may be repeated',
@@ -86,13 +86,8 @@ export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
     .option(
       '--configuration <digest|file>',
-      'expected boot configuration: its SHA-256, or its JSON file; never from the gateway; may be repeated',
+      'accepted boot configuration: its SHA-256, or its JSON file; never from the gateway; may be repeated',
       collectText,
-    )
-    .option(
-      '--provider-policy <file>',
-      "what you accept of the provider's machine: the evidence of the provider must pass; " +
-        'never from the gateway',
     )
     .optionsGroup('The chain:')
     .option(

@@ -9,12 +9,10 @@ import {
   type LookedUpBlock,
   PROVIDER_EVIDENCE_BYTES_MAX,
 } from '#attestation/providers/evidence/evidence-document.ts'
+import { judgeByPolicies } from '#attestation/providers/evidence/judge-by-policies.ts'
 import { type RecordWeights, weightsOf } from '#attestation/providers/evidence/model-weights.ts'
 import type { ProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
-import {
-  type ProviderJudgement,
-  verifyProviderEvidence,
-} from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import type { ProviderJudgement } from '#attestation/providers/evidence/verify-provider-evidence.ts'
 import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import type { Receipt } from '#attestation/receipt.ts'
@@ -31,8 +29,8 @@ import { createRpc, type Rpc } from '#client/rpc.ts'
 import { throwUnreached } from './evidence/chain-facts.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
+import { openPolicy, requirePart } from './policy-file.ts'
 import { formatChecks, printableJson } from './printable.ts'
-import { openProviderPolicy } from './provider-policy-file.ts'
 
 export type ProviderOptions = {
   readonly policy?: string
@@ -69,33 +67,37 @@ export async function reportProviders(
   given: ProviderOptions,
 ): Promise<{ readonly output: string; readonly isOk: boolean }> {
   const options = ownMembers(given)
-  const policy = options.policy === undefined ? null : await openProviderPolicy(options.policy)
-  const found = await findEvidence(source, options.provider ?? null, policy)
+  const { policy: file } = options
+  const policies =
+    file === undefined ? null : requirePart((await openPolicy(file)).providers, 'providers', file)
+  const found = await findEvidence(source, options.provider ?? null, policies)
   const judged: JudgedProvider[] = []
   const rpc = options.rpc === undefined ? null : createRpc({ url: options.rpc })
   for (const one of found)
-    judged.push(await judgeFound(one, { policy, rpc, at: options.at ?? null }))
-  const isOk = judged.every(({ refusal, isFailed }) => !isFailed && (!policy || refusal === null))
+    judged.push(await judgeFound(one, { policies, rpc, at: options.at ?? null }))
+  const isOk = judged.every(
+    ({ refusal, isFailed }) => !isFailed && (policies === null || refusal === null),
+  )
   const output = options.json
-    ? `${printableJson({ ok: isOk, providers: judged.map((one) => jsonOf(one, policy)) })}\n`
-    : judged.map((one) => formatProvider(one, policy)).join('\n')
+    ? `${printableJson({ ok: isOk, providers: judged.map((one) => jsonOf(one, policies !== null)) })}\n`
+    : judged.map((one) => formatProvider(one, policies !== null)).join('\n')
   return { output, isOk }
 }
 
 async function judgeFound(
   { name, bytes, origin, receipt }: FoundEvidence,
   {
-    policy,
+    policies,
     rpc,
     at: given,
   }: {
-    readonly policy: ProviderPolicy | null
+    readonly policies: readonly ProviderPolicy[] | null
     readonly rpc: Rpc | null
     readonly at: Date | null
   },
 ): Promise<JudgedProvider> {
   const at = given ?? (receipt && judgedTimeOf(receipt)) ?? new Date()
-  const judged = await verifyProviderEvidence(bytes, policy, at, rpc && (await lookUp(rpc, bytes)))
+  const judged = await judgeByPolicies(bytes, policies, at, rpc && (await lookUp(rpc, bytes)))
   const { facts } = judged
   if (origin !== null && facts !== null && facts.origin !== origin)
     throw new CliError(
@@ -115,7 +117,7 @@ async function lookUp(rpc: Rpc, bytes: Uint8Array): Promise<LookedUpBlock | null
 
 /** Checks that a bundle's evidence is for the origin and the key that its receipt names. */
 function checkCall(receipt: Receipt, judged: ProviderJudgement): ProviderCheck {
-  const [made] = checkProvider(receipt, judged, null)
+  const [made] = checkProvider(receipt, judged, false)
   return { ...made, code: made.outcome === 'failed' ? 'other_call' : null, isWaived: false }
 }
 
@@ -137,10 +139,10 @@ const DOCUMENTS_MAX = 64
 async function findEvidence(
   source: string,
   provider: string | null,
-  policy: ProviderPolicy | null,
+  policies: readonly ProviderPolicy[] | null,
 ): Promise<readonly FoundEvidence[]> {
   if (isUrl(source) && !new URL(source).pathname.includes(EVIDENCE_PATH))
-    return await fetchListed(source, provider, policy)
+    return await fetchListed(source, provider, policies)
   if (provider !== null)
     throw new CliError('expected --provider with the URL of a gateway', EXIT_CODES.usage)
   const bytes = await readSource(source, { bytesMax: FILE_BYTES_MAX })
@@ -172,17 +174,17 @@ function evidenceIn(bytes: Uint8Array): FoundEvidence {
   return { name: receipt.provider.name, bytes: decodeBase64(evidence), origin: null, receipt }
 }
 
-/** A null `provider` or `policy` selects all evidence. */
+/** A null `provider` or `policies` selects all evidence. */
 async function fetchListed(
   base: string,
   provider: string | null,
-  policy: ProviderPolicy | null,
+  policies: readonly ProviderPolicy[] | null,
 ): Promise<readonly FoundEvidence[]> {
   const root = base.replace(/\/+$/, '').replace(/\/v1$/, '')
   const list = parseList(await readSource(`${root}/v1/providers`, { bytesMax: LIST_BYTES_MAX }))
   const wanted = list
     .filter((one) => provider === null || one.provider === provider)
-    .filter(({ origin }) => policy === null || policy.origins.includes(origin))
+    .filter(({ origin }) => policies?.some(({ origins }) => origins.includes(origin)) ?? true)
   const withEvidence = wanted.flatMap(({ digest, ...one }) =>
     digest === null ? [] : [{ ...one, digest }],
   )
@@ -213,17 +215,14 @@ function parseList(bytes: Uint8Array): readonly ListedProvider[] {
   return convertFault(() => readListedProviders(json), AffidavitError, refuse)
 }
 
-function headline(
-  { refusal, isFailed, checks, facts }: JudgedProvider,
-  policy: ProviderPolicy | null,
-) {
-  if (policy !== null && refusal === null)
+function headline({ refusal, isFailed, checks, facts }: JudgedProvider, isUnderPolicy: boolean) {
+  if (isUnderPolicy && refusal === null)
     return (
       'ATTESTED: the evidence passes your ' +
       `policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}` +
       `${facts?.blockTimeMs === null ? '; its age is not checked' : ''}.`
     )
-  if (policy !== null && refusal !== null)
+  if (isUnderPolicy && refusal !== null)
     return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
   return isFailed
@@ -231,14 +230,14 @@ function headline(
     : 'NOT JUDGED under a policy: any code could have made this. Give --policy.'
 }
 
-function formatProvider(judged: JudgedProvider, policy: ProviderPolicy | null): string {
+function formatProvider(judged: JudgedProvider, isUnderPolicy: boolean): string {
   const { name, facts, checks, weights } = judged
-  const isProved = policy !== null && judged.refusal === null
+  const isProved = isUnderPolicy && judged.refusal === null
   const lines = facts === null ? [] : describeProvider(facts, weights)
   const width = Math.max(0, ...lines.map(([label]) => label.length))
   return [
     ...(name === null ? [] : [printable(name)]),
-    headline(judged, policy),
+    headline(judged, isUnderPolicy),
     '',
     isProved ? 'What is proved' : 'What the evidence says, which nothing here proves',
     ...lines.map(([label, text]) => `  ${label.padEnd(width)}  ${printable(text)}`),
@@ -250,13 +249,13 @@ function formatProvider(judged: JudgedProvider, policy: ProviderPolicy | null): 
   ].join('\n')
 }
 
-function jsonOf(judged: JudgedProvider, policy: ProviderPolicy | null): object {
+function jsonOf(judged: JudgedProvider, isUnderPolicy: boolean): object {
   const { name, refusal, checks, facts, weights } = judged
   return {
     name,
-    accepted: policy !== null && refusal === null,
-    code: policy === null ? null : (refusal?.code ?? null),
-    message: policy === null ? null : (refusal?.message ?? null),
+    accepted: isUnderPolicy && refusal === null,
+    code: isUnderPolicy ? (refusal?.code ?? null) : null,
+    message: isUnderPolicy ? (refusal?.message ?? null) : null,
     facts: facts && providerFactsJson(facts),
     weights,
     checks,

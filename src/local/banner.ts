@@ -21,8 +21,8 @@ export type GatewayFacts = {
   /** Null when `demoOrigin` is null. */
   readonly attested: AttestedDemo | null
   readonly rootFile: string | null
-  /** File with the values that a client expects of the enclaves (expectations.ts). */
-  readonly expectFile: string | null
+  /** The policy that accepts the enclaves (policy.ts). */
+  readonly policyFile: string | null
   readonly isDatabaseEmbedded: boolean
 }
 
@@ -53,7 +53,7 @@ type Row = readonly [name: string, value: string | null]
 
 function listAddresses(
   { dataFolder, devApiKey }: ShownConfig,
-  { url, apiKey, chain, expectFile }: GatewayFacts,
+  { url, apiKey, chain, policyFile }: GatewayFacts,
 ): readonly string[] {
   const kept = devApiKey === null ? `kept in ${join(dataFolder, KEY_FILE)}` : 'DEV_API_KEY'
   return columns([
@@ -63,7 +63,7 @@ function listAddresses(
     ['chain RPC', `${chain.url ?? 'CHAIN_RPC_URL'} (chain id ${chain.id})`],
     ['contract', `${chain.contract} (relayer ${chain.relayer})`],
     ['data', dataFolder],
-    ['expect', expectFile && `${expectFile} (the client's expectations of this enclave)`],
+    ['policy', policyFile && `${policyFile} (it accepts this enclave)`],
   ])
 }
 

@@ -1,9 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import type { ProviderKind } from '#attestation/providers/evidence/evidence-document.ts'
-import {
-  type ProviderPolicy,
-  parseProviderPolicy,
-} from '#attestation/providers/evidence/provider-policy.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import type { Route } from '../api/route.ts'
 import type { Anchoring } from '../chain/anchoring.ts'
@@ -85,12 +82,12 @@ export async function openProviders(
   }
 }
 
-type ReadDemo = Pick<CollectedProvider, 'origin' | 'kind'> & {
-  readonly policy: ProviderPolicy
-}
+type ReadDemo = Pick<CollectedProvider, 'origin' | 'kind' | 'policy'>
 
 async function readDemo({ origin, kind, policyFile }: DemoEvidence): Promise<ReadDemo> {
-  return { origin, kind, policy: parseProviderPolicy(await readFile(policyFile)) }
+  const [policy = null] =
+    (await readProviderPolicies(parsePolicy(await readFile(policyFile)))) ?? []
+  return { origin, kind, policy }
 }
 
 /** Returns no origin twice. */

@@ -132,9 +132,9 @@ const ownText: Plugin = {
 const withoutGateway: Plugin = {
   name: 'without-gateway',
   setup({ onLoad }) {
-    onLoad({ filter: /\/(kit\/search-box\.tsx|verify\/development-expectations\.ts)$/ }, () => ({
+    onLoad({ filter: /\/(kit\/search-box\.tsx|verify\/development-policy\.ts)$/ }, () => ({
       contents:
-        'export const SearchBox = () => null; export const takeDevelopmentExpectations = async () => {}',
+        'export const SearchBox = () => null; export const takeDevelopmentPolicy = async () => {}',
       loader: 'js',
     }))
   },

@@ -7,7 +7,7 @@ export type PageHeaders = Readonly<Record<string, string>>
 /**
  * Returns the HTML of a page. The page's script makes the content. Titles are our own texts, so
  * they are not escaped. A page of a development gateway has a mark, and requests the gateway's
- * expectations.
+ * policy.
  */
 export function renderShell(
   title: string,

@@ -1,10 +1,15 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { type ConnectOptions, connect } from '#client/connect.ts'
 
 const OPTIONS = {
   url: 'https://gateway.example',
-  expect: { measurements: { PCR0: 'a0'.repeat(48) }, configurations: 'c0'.repeat(32) },
+  policy: {
+    enclaves: { measurements: { PCR0: 'a0'.repeat(48) }, configurations: 'c0'.repeat(32) },
+  },
 }
+
+const PROVIDER = JSON.parse(readFileSync('docs/provider-policies/nitro.json', 'utf8')).providers
 
 describe('connect', () => {
   it.each<[string, object]>([
@@ -12,11 +17,21 @@ describe('connect', () => {
     ['a fetch that is not a function', { fetch: {} }],
     ['a signal that is not an AbortSignal', { signal: new AbortController() }],
     ['a time limit that no timer can measure', { timeoutMs: 2 ** 31 }],
-    ['providers that are none', { providers: null }],
-    ['providers without policies', { providers: {} }],
-    ['providers with an unknown member', { providers: { policies: ['{}'], policy: '{}' } }],
+    ['no policy', { policy: undefined }],
+    ['a policy that is null', { policy: null }],
+    ['a policy without enclaves', { policy: { providers: PROVIDER } }],
+    ['a policy with an unknown member', { policy: { ...OPTIONS.policy, expect: {} } }],
+    ['enclaves that are null', { policy: { enclaves: null } }],
+    ['providers that are null', { policy: { ...OPTIONS.policy, providers: null } }],
+    ['no providers', { policy: { ...OPTIONS.policy, providers: [] } }],
+    ['too many providers', { policy: { ...OPTIONS.policy, providers: Array(65).fill(PROVIDER) } }],
+    ['providers that are no policies', { policy: { ...OPTIONS.policy, providers: [{}] } }],
+    ['an option that there is not', { expect: {} }],
     ['a chain without providers', { rpc: 'https://chain.example' }],
-    ['a chain that is no URL', { providers: { policies: ['{}'] }, rpc: 'chain' }],
+    [
+      'a chain that is no URL',
+      { policy: { ...OPTIONS.policy, providers: PROVIDER }, rpc: 'chain' },
+    ],
   ])('connect refuses a wrong option: %s', async (_, more) => {
     const options = { ...OPTIONS, ...more } as ConnectOptions
     await expect(connect(options)).rejects.toMatchObject({ code: 'invalid_options' })

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { encodeHex } from '#attestation/bytes.ts'
+import { encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
 import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
 import { ENCAPSULATED_KEY_HEADER } from '#attestation/ehbp.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import type { Receipt } from '#attestation/receipt.ts'
 import { hashChunks } from '#attestation/record-hash.ts'
-import { readExpectations } from '#attestation/report/expectations.ts'
+import { readEnclavesPolicy } from '#attestation/report/policy-file.ts'
 import { createCheckedFetch } from '#client/checked-fetch.ts'
 import type { Fetch } from '#client/gateway.ts'
 import { createNotaries, type Notaries } from '#client/notaries.ts'
@@ -174,18 +175,17 @@ export function openMemoryClient(
     return current.passOn?.(altered, type) ?? passOn(altered, { type })
   }
   const now = () => client.nowMs
-  const policy = readExpectations(
-    {
-      measurements: [PCR_VALUES],
-      configurations: createHash('sha256')
-        .update(String(canonicalize(CONFIGURATION)))
-        .digest('hex'),
-    },
-    { roots: encodeHex(CHAIN.rootSha256) },
-  )
+  const configurations = createHash('sha256')
+    .update(String(canonicalize(CONFIGURATION)))
+    .digest('hex')
+  const roots = encodeHex(CHAIN.rootSha256)
+  const enclaves = { measurements: [PCR_VALUES], configurations, roots }
+  const policy = readEnclavesPolicy({ enclaves }) ?? {}
   const options = { url: URL_OF_GATEWAY, apiKey: null, fetch: gateway, timeoutMs: 10_000 }
   const notaries = createNotaries(options, { policy, now })
-  const providers = policies === undefined ? null : createProviders(options, { policies, rpc, now })
+  const parsed = policies?.map((one) => parseProviderPolicy(encodeUtf8(JSON.stringify(one))))
+  const providers =
+    parsed === undefined ? null : createProviders(options, { policies: parsed, rpc, now })
   const { proofs, add, bind } = createProofs(100)
   const fetch = createCheckedFetch({
     baseURL: `${URL_OF_GATEWAY}/v1/verified`,

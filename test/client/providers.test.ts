@@ -3,7 +3,6 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { writeProviderEvidence } from '#attestation/providers/evidence/evidence-document.ts'
 import { AffidavitError } from '#client/errors.ts'
-import { createProviders } from '#client/providers.ts'
 import { createRpc, type Rpc, toQuantity } from '#client/rpc.ts'
 import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import {
@@ -290,21 +289,5 @@ describe('evidence that ends', () => {
     ])
     await ask()
     expect(listed()).toBe(2)
-  })
-})
-
-describe('policies as options', () => {
-  const gateway = { url: 'https://gateway.example', apiKey: null, fetch, timeoutMs: 1_000 }
-  const open = (policies: unknown) => () =>
-    createProviders(gateway, { policies: policies as object[], rpc: null, now: Date.now })
-  const text = JSON.stringify(honest.policy)
-
-  it.each<[string, unknown]>([
-    ['none', undefined],
-    ['too many', Array.from({ length: 65 }, () => text)],
-    ['what is no policy', ['{}']],
-    ['a policy with an unknown member', [{ ...honest.policy, more: 1 }]],
-  ])('the option is refused with %s', (_, policies) => {
-    expect(open(policies)).toThrow(expect.objectContaining({ code: 'invalid_options' }))
   })
 })

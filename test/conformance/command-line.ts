@@ -7,7 +7,7 @@ export const FEATURES = {
   crl: ['crls'],
   release: ['releases'],
   exchange: ['answer'],
-  provider: ['provider_policy'],
+  provider: ['policy'],
 } as const satisfies Readonly<Record<string, readonly (keyof Demands)[]>>
 
 export type Feature = keyof typeof FEATURES | 'attestation'
@@ -53,10 +53,7 @@ export function wordsOf(
     ...each('--answer', demands.answer === undefined ? [] : [fileOf(demands.answer)]),
     ...(demands.idempotent ? ['--idempotent'] : []),
     ...each('--crl', demands.crls?.map(fileOf)),
-    ...each(
-      '--provider-policy',
-      demands.provider_policy === undefined ? [] : [fileOf(demands.provider_policy)],
-    ),
+    ...each('--policy', demands.policy === undefined ? [] : [fileOf(demands.policy)]),
     ...one('--rpc', rpcUrl ?? undefined),
     ...one('--confirmations', demands.confirmations),
     ...one('--nonce', demands.nonce),

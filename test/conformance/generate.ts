@@ -60,8 +60,8 @@ console.log(`${manifest.cases.length} cases, ${known.size} files`)
 
 /** The files of a case. */
 function filesOf({ source, demands }: ConformanceCase): readonly string[] {
-  const { roots = [], releases = [], crls = [], request, answer, provider_policy } = demands
-  return [source, ...roots, ...releases, ...crls, request, answer, provider_policy].flatMap(
+  const { roots = [], releases = [], crls = [], request, answer, policy } = demands
+  return [source, ...roots, ...releases, ...crls, request, answer, policy].flatMap(
     (file) => file ?? [],
   )
 }
@@ -75,7 +75,7 @@ function filesIn(folder: string): readonly string[] {
 
 /** Writes the files of a case, and gives the case. */
 function settle({ name, about, kind, source, demands, expect }: Draft): ConformanceCase {
-  const { roots, releases, request, answer, crls, provider_policy: policy, ...rest } = demands
+  const { roots, releases, request, answer, crls, policy, ...rest } = demands
   const each = (files: readonly Content[] | undefined, label: string) =>
     files?.map((file, at) => save(file, `${label}${files.length > 1 ? `-${at + 1}` : ''}`))
   const [saved, ...others] = [
@@ -97,9 +97,7 @@ function settle({ name, about, kind, source, demands, expect }: Draft): Conforma
       ),
       ...(request === undefined ? {} : { request: save(request, `requests/${slugOf(name)}`) }),
       ...(answer === undefined ? {} : { answer: save(answer, `answers/${slugOf(name)}`) }),
-      ...(policy === undefined
-        ? {}
-        : { provider_policy: save(policy, `policies/${slugOf(name)}`) }),
+      ...(policy === undefined ? {} : { policy: save(policy, `policies/${slugOf(name)}`) }),
       ...rest,
     },
     expect,

@@ -47,7 +47,7 @@ describe('the manifest', () => {
         ...(demands.roots ?? []),
         ...(demands.releases ?? []),
         ...(demands.crls ?? []),
-        ...[demands.request, demands.answer, demands.provider_policy].flatMap((file) => file ?? []),
+        ...[demands.request, demands.answer, demands.policy].flatMap((file) => file ?? []),
       ]),
     )
     expect([...named].filter((file) => !existsSync(join(VECTORS, file)))).toEqual([])

@@ -23,7 +23,7 @@ export type Demands = {
   readonly answer?: string
   readonly idempotent?: true
   readonly crls?: readonly string[]
-  readonly provider_policy?: string
+  readonly policy?: string
   readonly chain?: ChainAnswers
   readonly confirmations?: number
   readonly nonce?: string

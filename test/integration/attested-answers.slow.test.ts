@@ -38,8 +38,8 @@ let real: { readonly notary: string; readonly receipt: Receipt; readonly path: r
 
 beforeAll(async () => {
   service = await useAffidavit()
-  const { roots, ...expect } = JSON.parse(await readFile(service.expectFile, 'utf8'))
-  affidavit = await connect({ url: service.url, apiKey: service.apiKey, roots, expect })
+  const policy = JSON.parse(await readFile(service.policyFile, 'utf8'))
+  affidavit = await connect({ url: service.url, apiKey: service.apiKey, policy })
   rpc = createRpc({ url: service.rpcUrl })
   const compiled = await compile()
   abi = new Interface(compiled.abi as never)

@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { providerNonce } from '#attestation/providers/evidence/evidence-document.ts'
-import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
 import { parseReceipt } from '#attestation/receipt.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import { fetchTinfoilEvidence } from '../support/fetch-evidence.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -23,7 +23,8 @@ beforeAll(async () => {
   const { attested } = service
   const nonce = providerNonce(BLOCK.hash, attested.origin)
   const { bytes } = await fetchTinfoilEvidence(attested, { nonce, block: BLOCK })
-  const policy = parseProviderPolicy(await readFile(attested.policyFile))
+  const policy =
+    (await readProviderPolicies(parsePolicy(await readFile(attested.policyFile))))?.[0] ?? null
   const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date())
   requireChecks(checks)
   attestedKey = facts?.tlsKeys[0]?.spkiSha256 ?? ''
@@ -97,7 +98,7 @@ describe('a bundle of an answer of the simulated TEE', () => {
     await writeFile(file, JSON.stringify(bundle))
     const { rootFile, attested } = service
     const trusted = ['--any-measurement', '--root', rootFile]
-    const accepted = ['--provider-policy', attested.policyFile]
+    const accepted = ['--policy', attested.policyFile]
     const { code, stdout } = await runCli(['verify', file].concat(trusted, accepted))
     return { code, stdout }
   }

@@ -57,8 +57,8 @@ beforeAll(async () => {
   hostile = await startHostileGateway(service.url)
   honest = attestKey({ origin: provider.origin, key: provider.keys[0] })
   const { connect: expected } = await readExpectedService(service)
-  const policies = [honest.policy]
-  options = { url: hostile.url, apiKey: service.apiKey, ...expected, providers: { policies } }
+  const policy = { ...expected.policy, providers: honest.policy }
+  options = { url: hostile.url, apiKey: service.apiKey, policy }
 })
 afterAll(async () => {
   await hostile.stop()
@@ -160,30 +160,16 @@ for (const encrypt of [false, true])
     })
   })
 
-describe('affidavit proxy --provider-policy', () => {
+describe('affidavit proxy --policy with providers', () => {
   const CLI = join(import.meta.dirname, '../../src/cli/main.ts')
-  const argumentsOf = (...files: readonly string[]) => [
-    'proxy',
-    '--url',
-    hostile.url,
-    '--expect',
-    service.expectFile,
-    '--port',
-    '0',
-    ...files.flatMap((file) => ['--provider-policy', file]),
-  ]
-  async function writePolicy(name: string, policy: object): Promise<string> {
-    await writeFile(join(folder, name), JSON.stringify(policy))
-    return join(folder, name)
-  }
 
   it('the proxy prints which provider gets calls, and sends nothing to another key', async () => {
     const other = attestKey({ origin: 'https://other.example', key: provider.keys[1] })
-    const files = [
-      await writePolicy('policy.json', honest.policy),
-      await writePolicy('other.json', other.policy),
-    ]
-    const child = spawn(process.execPath, [CLI, ...argumentsOf(...files)])
+    const file = join(folder, 'policy.json')
+    const { enclaves } = options.policy
+    await writeFile(file, JSON.stringify({ enclaves, providers: [honest.policy, other.policy] }))
+    const words = ['--url', hostile.url, '--policy', file, '--port', '0']
+    const child = spawn(process.execPath, [CLI, 'proxy', ...words])
     const exited = once(child, 'exit')
     let output = ''
     for (const stream of [child.stdout, child.stderr])

@@ -12,7 +12,7 @@ import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
-let trusted: Pick<ConnectOptions, 'url' | 'apiKey' | 'expect' | 'roots'>
+let trusted: Pick<ConnectOptions, 'url' | 'apiKey' | 'policy'>
 let folder: string
 beforeAll(async () => {
   service = await useAffidavit()
@@ -43,7 +43,7 @@ let files = 0
 async function verify(text: string, words: readonly string[] = []) {
   const file = join(folder, `${++files}.json`)
   await writeFile(file, text)
-  return await runCli(['verify', file, '--expect', service.expectFile, ...words])
+  return await runCli(['verify', file, '--policy', service.policyFile, ...words])
 }
 
 for (const encrypt of [false, true])

@@ -20,7 +20,7 @@ beforeAll(async () => {
 
 describe.each(['openai', 'langchain', 'ai-sdk'])('client/examples/%s.ts', (name) => {
   const run = (url: string, prompt: string) =>
-    runProgram(join(EXAMPLES, `${name}.ts`), [url, service.apiKey, service.expectFile, prompt])
+    runProgram(join(EXAMPLES, `${name}.ts`), [url, service.apiKey, service.policyFile, prompt])
 
   it('the example prints a checked answer and its checks', async () => {
     const { code, stdout, stderr } = await run(service.url, `the example ${name}`)
@@ -87,7 +87,7 @@ describe('client/examples/browser', () => {
           const ask = async (expected: string, prompt: string) => {
             await page.fill('[name=url]', open.url)
             await page.fill('[name=apiKey]', open.apiKey)
-            await page.fill('[name=expect]', expected)
+            await page.fill('[name=policy]', expected)
             await page.fill('[name=prompt]', prompt)
             await page.click('button')
             await page.waitForSelector('[data-verdict=checked], [data-verdict=refused]')
@@ -99,14 +99,14 @@ describe('client/examples/browser', () => {
               ),
             }
           }
-          const good = await ask(await readFile(open.expectFile, 'utf8'), 'from a browser')
+          const good = await ask(await readFile(open.policyFile, 'utf8'), 'from a browser')
           expect(good).toMatchObject({
             answer: '[demonstration] You said: from a browser',
             verdict: 'Every check passed.',
           })
           expect(good.checks.length).toBeGreaterThan(10)
-          const other = JSON.parse(await readFile(open.expectFile, 'utf8'))
-          other.measurements[0].PCR0 = `${'00'.repeat(47)}01`
+          const other = JSON.parse(await readFile(open.policyFile, 'utf8'))
+          other.enclaves.measurements[0].PCR0 = `${'00'.repeat(47)}01`
           const bad = await ask(JSON.stringify(other), 'from a browser')
           expect(bad).toMatchObject({ answer: '', checks: [] })
           expect(bad.verdict).toMatch(/^Do not trust this: no_notary: .*unexpected_code/)

@@ -10,14 +10,18 @@ import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
 let proxy: ClosingProxy
-let trusted: Pick<ConnectOptions, 'url' | 'apiKey' | 'roots'>
-let expected: { readonly measurements: readonly object[]; readonly configurations: string[] }
+let trusted: Pick<ConnectOptions, 'url' | 'apiKey' | 'policy'>
+let expected: {
+  readonly measurements: readonly object[]
+  readonly configurations: string[]
+  readonly roots: string[]
+}
 beforeAll(async () => {
   service = await useAffidavit()
-  const { roots, ...expect } = JSON.parse(await readFile(service.expectFile, 'utf8'))
+  const policy = JSON.parse(await readFile(service.policyFile, 'utf8'))
   proxy = await startClosingProxy(service.url)
-  trusted = { url: proxy.url, apiKey: service.apiKey, roots }
-  expected = expect
+  trusted = { url: proxy.url, apiKey: service.apiKey, policy }
+  expected = policy.enclaves
 })
 beforeEach(() => {
   proxy.endsReused = false
@@ -42,7 +46,7 @@ const posts = () => proxy.asked.filter((asked) => asked === POSTED).length
 describe('a gateway that was restarted', () => {
   it('a restart of the gateway fails no connect and no read of models or evidence', async () => {
     proxy.endsReused = true
-    const affidavit = await connect({ ...trusted, expect: expected as never })
+    const affidavit = await connect(trusted)
     expect(affidavit.notaries.length).toBeGreaterThan(0)
     await affidavit.refresh()
     const models = await affidavit.fetch(`${affidavit.baseURL}/models`)
@@ -59,7 +63,7 @@ describe('a gateway that was restarted', () => {
 
   it('a gateway that closes every connection is asked twice and reported as unreachable', async () => {
     const closed = await startClosingProxy('http://127.0.0.1:1')
-    const connecting = connect({ ...trusted, url: closed.url, expect: expected as never })
+    const connecting = connect({ ...trusted, url: closed.url })
     await expect(connecting).rejects.toMatchObject({ code: 'unreachable' })
     expect(closed.asked).toEqual(['GET /v1/notaries', 'GET /v1/notaries'])
     await closed.close()
@@ -68,7 +72,7 @@ describe('a gateway that was restarted', () => {
   it.each([true, false])(
     'a completion is never sent twice to a gateway that was restarted (encrypted: %s)',
     async (encrypt) => {
-      const affidavit = await connect({ ...trusted, encrypt, expect: expected as never })
+      const affidavit = await connect({ ...trusted, encrypt })
       proxy.endsReused = true
       // The client keeps its connection from the reading, so the call uses a closed connection.
       await expect(call(affidavit).then((answer) => answer.text())).rejects.toThrow()
@@ -100,7 +104,9 @@ describe('a newer release list', () => {
   }
   const open = (more: Partial<ConnectOptions> = {}) => {
     const releases = listOf(3, [entry()])
-    return connect({ ...trusted, expect: { releases, releaseKeys: OPERATOR_KEY }, ...more })
+    const { roots } = expected
+    const enclaves = { releases, releaseKeys: OPERATOR_KEY, roots }
+    return connect({ ...trusted, policy: { enclaves }, ...more })
   }
 
   it.each([true, false])(

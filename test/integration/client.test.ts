@@ -10,12 +10,12 @@ import { type ConnectOptions, connect, type Proof } from '#client/index.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
-let trusted: Pick<ConnectOptions, 'url' | 'apiKey' | 'expect' | 'roots'>
+let trusted: Pick<ConnectOptions, 'url' | 'apiKey' | 'policy'>
 let folder: string
 beforeAll(async () => {
   service = await useAffidavit()
-  const { roots, ...expected } = JSON.parse(await readFile(service.expectFile, 'utf8'))
-  trusted = { url: service.url, apiKey: service.apiKey, expect: expected, roots }
+  const policy = JSON.parse(await readFile(service.policyFile, 'utf8'))
+  trusted = { url: service.url, apiKey: service.apiKey, policy }
   folder = await mkdtemp(join(tmpdir(), 'affidavit-client-'))
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))

@@ -128,12 +128,11 @@ function chunk(model: string, word: string | null) {
 }
 
 async function open(encrypt: boolean): Promise<Client> {
-  const { roots, ...expected } = JSON.parse(await readFile(service.expectFile, 'utf8'))
+  const policy = JSON.parse(await readFile(service.policyFile, 'utf8'))
   return await connect({
     url: service.url,
     apiKey: service.apiKey,
-    expect: expected,
-    roots,
+    policy,
     encrypt,
   })
 }

@@ -67,7 +67,7 @@ describe('examples in doc comments', () => {
   let given: { readonly shared: object; readonly of: Readonly<Record<string, object>> }
   beforeAll(async () => {
     const service = await useAffidavit()
-    const { roots, ...expected } = JSON.parse(await readFile(service.expectFile, 'utf8'))
+    const policy = JSON.parse(await readFile(service.policyFile, 'utf8'))
     const bundleFile = vector('evidence/bundle.json')
     const { record } = JSON.parse(Buffer.from(bundleFile).toString())
     const values = readJson('releases/values.json')
@@ -87,7 +87,7 @@ describe('examples in doc comments', () => {
     const of = {
       verifyStream: { streamFile: encodeUtf8(stream.stream), requestFile: json(stream.request) },
       compareExchange: { requestFile: json(record.request) },
-      connect: { url: service.url, apiKey: service.apiKey, expect: expected, roots },
+      connect: { url: service.url, apiKey: service.apiKey, policy },
     }
     given = { shared, of }
   })

@@ -36,7 +36,7 @@ function blockWith(blocks: readonly Block[], words: string): Block {
 
 /**
  * A newcomer on a machine with Node.js, npm and git: in a clone, then in a folder with only the
- * package and expect.json. Every command comes from the pages, and runs in their order.
+ * package and policy.json. Every command comes from the pages, and runs in their order.
  */
 describe('the front door', () => {
   let folder: string
@@ -64,7 +64,7 @@ describe('the front door', () => {
     expect(shells).toHaveLength(3)
     await follow(shells)
     expect(await reader.run('git -C ../affidavit status --short')).toBe('')
-    expect(await reader.run('ls')).toBe('affidavit-0.1.0.tgz\nexpect.json\n')
+    expect(await reader.run('ls')).toBe('affidavit-0.1.0.tgz\npolicy.json\n')
   }, 600_000)
 
   it.skipIf(!PYTHON.isMet)(

@@ -29,7 +29,7 @@ let service: Affidavit
 let one: FleetEnclave
 let two: FleetEnclave
 let hostile: HostileGateway
-let trusted: Pick<ConnectOptions, 'expect' | 'roots'>
+let trusted: Pick<ConnectOptions, 'policy'>
 
 const notariesNow = async () => {
   const reply = await fetch(`${service.url}/v1/notaries`)
@@ -51,12 +51,14 @@ beforeAll(async () => {
   const { boot_configuration: boot } = (await reply.json()) as { boot_configuration: JsonObject }
   const { ENCLAVE_RELEASES_FILE: file = '', RELEASE_KEY: key = '' } = fleet.releaseVariables
   trusted = {
-    expect: {
-      releases: [JSON.parse(await readFile(file, 'utf8'))],
-      releaseKeys: [key],
-      configurations: [encodeHex(digestBootConfiguration(boot))],
+    policy: {
+      enclaves: {
+        releases: [JSON.parse(await readFile(file, 'utf8'))],
+        releaseKeys: [key],
+        configurations: [encodeHex(digestBootConfiguration(boot))],
+        roots: [await readFile(fleet.rootFile, 'utf8')],
+      },
     },
-    roots: [await readFile(fleet.rootFile, 'utf8')],
   }
 })
 afterEach(() => hostile.set(null))

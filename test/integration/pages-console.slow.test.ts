@@ -627,7 +627,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
   /** Expects the development enclave, and chooses a model. */
   const open = async (model = 'demo/echo', options?: Parameters<typeof openPage>[1]) => {
     const opened = await signIn('', service.apiKey, options)
-    await opened.page.getByLabel('Drop files here').setInputFiles(service.expectFile)
+    await opened.page.getByLabel('Drop files here').setInputFiles(service.policyFile)
     await opened.page.getByText('One enclave is as you expect').waitFor()
     await choose(opened.page, model)
     return opened
@@ -636,7 +636,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await page.getByLabel('Encrypt to the enclave').uncheck()
     await page.getByText('One enclave is as you expect').waitFor()
   }
-  const jsonFile = (text: string, name = 'expect.json') => ({
+  const jsonFile = (text: string, name = 'policy.json') => ({
     name,
     mimeType: 'application/json',
     buffer: Buffer.from(text),
@@ -644,12 +644,13 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
 
   it('the playground sends nothing while nothing is expected, or another enclave than the one that serves', async () => {
     const { page } = await signIn()
-    await page.getByRole('button', { name: 'Do not use them' }).click()
+    await page.getByRole('button', { name: 'Do not use it' }).click()
     await page.getByText('it is not known who holds the key that signs answers').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('secret')
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
-    const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
-    const other = JSON.stringify({ ...expected, measurements: [{ PCR0: '00'.repeat(48) }] })
+    const { enclaves } = JSON.parse(await readFile(service.policyFile, 'utf8'))
+    const measurements = [{ PCR0: '00'.repeat(48) }]
+    const other = JSON.stringify({ enclaves: { ...enclaves, measurements } })
     await page.getByLabel('Drop files here').setInputFiles(jsonFile(other))
     await page.getByText('has another enclave than you expect').waitFor()
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)

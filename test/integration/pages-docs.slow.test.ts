@@ -24,13 +24,13 @@ const CURL = needProgram('curl')
 const OPENAI_FOR_PYTHON = needNo(hasPythonOpenai() ? null : 'the package openai for python3')
 
 let service: SharedAffidavit
-/** The folder of a caller: `expect.json`, the packages for the samples, and the command line. */
+/** The folder of a caller: `policy.json`, the packages for the samples, and the command line. */
 let folder = ''
 
 beforeAll(async () => {
   service = await useAffidavit()
   folder = mkdtempSync(join(tmpdir(), 'affidavit-samples-'))
-  copyFileSync(service.expectFile, join(folder, 'expect.json'))
+  copyFileSync(service.policyFile, join(folder, 'policy.json'))
   // The sources replace the installed package: test/packages installs that.
   const client = join(folder, 'client')
   const bin = join(folder, 'node_modules/.bin')

@@ -98,7 +98,7 @@ async function expectText(page: Page): Promise<void> {
 
 /** Makes the page trust the root of the service's development enclave. */
 async function nameRoot(page: Page): Promise<void> {
-  const panel = page.locator('summary', { hasText: 'What you expect' })
+  const panel = page.locator('summary', { hasText: 'Your policy' })
   await panel.click()
   await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
   await page.getByRole('button', { name: 'Check by this' }).click()
@@ -173,7 +173,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a log'), () => {
 
   it("the page of a log checks the enclave's documents by the root that the reader names", async () => {
     const { page } = await openLog()
-    await page.getByRole('button', { name: 'Do not use them' }).click()
+    await page.getByRole('button', { name: 'Do not use it' }).click()
     await expect.poll(() => outcomeOf(page, 'attestation document')).not.toBe('passed')
     await nameRoot(page)
     await expect.poll(() => outcomeOf(page, 'attestation document')).toBe('passed')
@@ -462,7 +462,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a completion'), () => {
       expect(await outcomeOf(page, 'request hash')).toBe('not checked')
       // The development gateway says it; without its word, the root is unknown.
       expect(await outcomeOf(page, 'attestation document')).toBe('passed')
-      await page.getByRole('button', { name: 'Do not use them' }).click()
+      await page.getByRole('button', { name: 'Do not use it' }).click()
       await expect.poll(() => outcomeOf(page, 'attestation document')).not.toBe('passed')
       for (const summary of await page.locator('summary').all()) await summary.click()
       expect(await findBarriers(page)).toEqual([])

@@ -103,8 +103,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     expect(await verdict.getAttribute('data-verdict')).toBe('not_accepted')
     for (const panel of await page.locator('.panel > summary').all()) await panel.click()
     await page
-      .getByLabel('Fill in from a file')
-      .setInputFiles(join(service.dataFolder, 'expect.json'))
+      .getByLabel('Policy (policy.json)')
+      .setInputFiles(join(service.dataFolder, 'policy.json'))
     await expect.poll(() => page.getByLabel('Or measurements').inputValue()).toContain('PCR0')
     await page.getByRole('button', { name: 'Check again' }).click()
     await page.locator('[data-round="2"]').waitFor()

@@ -33,13 +33,13 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-verify-reports-'))
   const [root, policy] = [join(folder, 'root.der'), join(folder, 'policy.json')]
   await writeFile(root, standardChain.cabundle[0] ?? new Uint8Array())
-  await writeFile(policy, providerPolicy)
+  await writeFile(policy, `{"providers":${Buffer.from(providerPolicy)}}`)
   const pcrs = [0, 1, 2].map((at) => [at, encodeHex(PCR_VALUES.get(at) ?? new Uint8Array())])
   demands = {
     roots: [root],
     pcrs: Object.fromEntries(pcrs),
     configurations: [encodeHex(digestOf(BOOT_CONFIGURATION))],
-    provider_policy: policy,
+    policy,
   }
   site = await serveVerifyPage()
 })
@@ -54,7 +54,7 @@ const jsonFile = (value: unknown, name = 'bundle.json') => ({
   bytes: Buffer.from(JSON.stringify(value)),
 })
 
-/** Opens the page with the expectations that accept the evidence, but for what is changed. */
+/** Opens the page with the policy that accepts the evidence, but for what is changed. */
 async function open(changed: Demands = {}, options?: Parameters<typeof openPage>[1]) {
   const opened = await openPage(`${site.url}/verify`, options)
   const driver = await driveVerifyPage(opened.page)
@@ -117,7 +117,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     await page.context().close()
   })
 
-  it('the page /verify uses expectations of a link when its reader says so, and makes such links', async () => {
+  it('the page /verify uses the policy of a link when its reader says so, and makes such links', async () => {
     const measurements = `PCR0=${'ab'.repeat(48)}`
     const link = `${site.url}/verify#measurements=${encodeURIComponent(measurements)}`
     const { page } = await openPage(`${link}&roots=x&anyMeasurement=true`)
@@ -126,7 +126,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     const field = page.getByLabel('Or measurements')
     expect(await field.inputValue()).toBe('')
     expect(await page.evaluate('JSON.stringify(sessionStorage)')).not.toContain('abab')
-    await page.getByText('What you expect: code, configuration, roots').click()
+    await page.getByText('Your policy: code, configuration, roots, providers').click()
     await keys.fill('cd'.repeat(32))
     await page.getByRole('button', { name: 'Expect this' }).click()
     expect(await keys.inputValue()).toBe('cd'.repeat(32))
@@ -134,7 +134,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     expect(await field.inputValue()).toBe(measurements)
     expect(await page.getByLabel('Accept any code').isChecked()).toBe(false)
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-    await page.getByRole('button', { name: 'a link with these expectations' }).click()
+    await page.getByRole('button', { name: 'a link with this policy' }).click()
     await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(link)
     await page.context().close()
   })
@@ -172,7 +172,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
   const openPlain = async (options?: Parameters<typeof openPage>[1]) => {
     const opened = await openPage(`${site.url}/verify`, options)
     const driver = await driveVerifyPage(opened.page)
-    const { provider_policy: _, ...plain } = demands
+    const { policy: _, ...plain } = demands
     await driver.expect(plain, fileOf)
     return { ...opened, driver, plain }
   }

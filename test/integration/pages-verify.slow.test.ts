@@ -41,7 +41,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-/** The expectations of a reader who examined the enclave before. */
+/** The policy of a reader who examined the enclave before. */
 async function readDemands(): Promise<Demands> {
   const reply = (await (await fetch(`${service.url}/v1/attestation`)).json()) as {
     readonly attestation: string
@@ -78,10 +78,10 @@ const jsonFile = (value: unknown, name = 'bundle.json') => ({
   bytes: Buffer.from(JSON.stringify(value)),
 })
 
-/** Without the expectations that a development gateway gives about itself. */
+/** Without the policy that a development gateway gives for itself. */
 async function openVerify(options: Parameters<typeof openPage>[1] = {}) {
   const opened = await openPage(`${service.url}/verify`, options)
-  await opened.page.getByRole('button', { name: 'Do not use them' }).click()
+  await opened.page.getByRole('button', { name: 'Do not use it' }).click()
   return { ...opened, driver: await driveVerifyPage(opened.page) }
 }
 
@@ -157,7 +157,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     },
   )
 
-  it('the page /verify shows which expectations are missing, link by link, and what to do', async () => {
+  it('the page /verify shows what the policy lacks, link by link, and what to do', async () => {
     const { page, driver } = await openVerify()
     await driver.expect({ roots: demands.roots ?? [] }, fileOf)
     const report = await driver.check(jsonFile(bundle))

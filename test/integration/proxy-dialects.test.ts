@@ -45,7 +45,7 @@ async function startProgram(more: readonly string[]) {
   }
 }
 
-const verify = (file: string) => runCli(['verify', file, '--expect', service.expectFile])
+const verify = (file: string) => runCli(['verify', file, '--policy', service.policyFile])
 
 describe('affidavit proxy --session', () => {
   it('a run of both dialects through the proxy is one session that verifies, also after a crash', async () => {
@@ -69,7 +69,7 @@ describe('affidavit proxy --session', () => {
     expect(verified.code).toBe(0)
     expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(7)
     expect(existsSync(`${file}.calls`)).toBe(false)
-    const proxy = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
+    const proxy = ['proxy', '--url', service.url, '--policy', service.policyFile, '--port', '0']
     const again = await runCli(proxy.concat('--session', file))
     expect(again.stderr).toContain('exists: name a new file for the session')
   })

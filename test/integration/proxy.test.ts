@@ -222,8 +222,8 @@ describe('affidavit proxy', () => {
     expect(proofs).toHaveLength(2)
     for (const file of proofs) {
       expect(output).toContain(`hash ${file.replace('.json', '')}`)
-      // Already completed: the check needs only the file and the expectations.
-      const words = ['verify', join(folder, file), '--expect', service.expectFile]
+      // Already completed: the check needs only the file and the policy.
+      const words = ['verify', join(folder, file), '--policy', service.policyFile]
       const verified = execFileSync(process.execPath, [CLI, ...words], { encoding: 'utf8' })
       expect(verified).toMatch(/^VERIFIED: /)
     }

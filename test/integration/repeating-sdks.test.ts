@@ -158,7 +158,7 @@ it('a proxy that crashed after a lost call states its request in the session whe
   const folder = mkdtempSync(join(tmpdir(), 'affidavit-lost-'))
   const file = join(folder, 'run.json')
   const start = () =>
-    startProxyProgram({ url, expectFile: service.expectFile }, ['--no-encrypt', '--session', file])
+    startProxyProgram({ url, policyFile: service.policyFile }, ['--no-encrypt', '--session', file])
   const messages = [{ role: 'user' as const, content: `lost ${++prompts}` }]
   const ask = ({ baseURL }: Pick<CheckingProxy, 'baseURL'>, headers = {}) =>
     new OpenAI({ baseURL, apiKey: service.apiKey }).chat.completions.create(

@@ -128,13 +128,15 @@ const { measurements, configurations, roots } = JSON.parse(
   readFileSync(join(VECTORS, 'expected.json'), 'utf8'),
 )
 
-/** What the vectors are expected to be, as `affidavit expect --pcr` writes it. */
-const expectFile = {
-  measurements: [
-    Object.fromEntries(Object.entries(measurements).map(([at, hex]) => [`PCR${at}`, hex])),
-  ],
-  configurations,
-  roots,
+/** What the vectors are expected to be, as `affidavit policy --pcr` writes it. */
+const policyFile = {
+  enclaves: {
+    measurements: [
+      Object.fromEntries(Object.entries(measurements).map(([at, hex]) => [`PCR${at}`, hex])),
+    ],
+    configurations,
+    roots,
+  },
 }
 
 /** What the vectors are expected to be, as options. */
@@ -241,7 +243,7 @@ describe('affidavit, installed in an empty folder', () => {
   it('the program in the package’s README verifies a bundle', async () => {
     const [, snippet = ''] = snippetsOf(checker)
     cpSync(join(VECTORS, 'bundle.json'), join(checker.folder, 'bundle.json'))
-    writeFileSync(join(checker.folder, 'expect.json'), JSON.stringify(expectFile))
+    writeFileSync(join(checker.folder, 'policy.json'), JSON.stringify(policyFile))
     writeFileSync(join(checker.folder, 'check.mjs'), snippet)
     const run = await runIn(checker, 'node', 'check.mjs')
     expect([run.code, run.stderr]).toEqual([0, ''])
@@ -288,8 +290,8 @@ describe('affidavit, installed beside openai', () => {
     // The newest whose engines name Node.js 20.
     const place = await install('affidavit', 'openai@^6.49.0')
     const service: SharedAffidavit = await useAffidavit()
-    const expectations = readFileSync(join(service.dataFolder, 'expect.json'), 'utf8')
-    writeFileSync(join(place.folder, 'expect.json'), expectations)
+    const policy = readFileSync(join(service.dataFolder, 'policy.json'), 'utf8')
+    writeFileSync(join(place.folder, 'policy.json'), policy)
     const [snippet = ''] = snippetsOf(place)
     const question = 'Hello from test/packages/install.slow.test.ts'
     writeFileSync(join(place.folder, 'ask.mjs'), snippet.replace("'Hello'", `'${question}'`))
@@ -297,11 +299,11 @@ describe('affidavit, installed beside openai', () => {
     const run = await runIn({ ...place, variables }, 'node', 'ask.mjs')
     expect(run).toEqual({ code: 0, stdout: expect.stringContaining(question), stderr: '' })
 
-    const { measurements } = JSON.parse(expectations)
+    const { enclaves } = JSON.parse(policy)
     const words = [
       '--root',
       service.rootFile,
-      ...Object.entries(measurements[0]).flatMap(([name, hex]) => [
+      ...Object.entries(enclaves.measurements[0]).flatMap(([name, hex]) => [
         '--pcr',
         `${name.replace('PCR', '')}=${hex}`,
       ]),
@@ -311,10 +313,9 @@ describe('affidavit, installed beside openai', () => {
     expect(JSON.parse(verdict.stdout)).toMatchObject({ ok: false, verdict: 'incomplete' })
 
     const others = JSON.stringify({
-      ...JSON.parse(expectations),
-      configurations: ['00'.repeat(32)],
+      enclaves: { ...enclaves, configurations: ['00'.repeat(32)] },
     })
-    writeFileSync(join(place.folder, 'expect.json'), others)
+    writeFileSync(join(place.folder, 'policy.json'), others)
     const refused = await runIn({ ...place, variables }, 'node', 'ask.mjs')
     expect([refused.code, refused.stdout]).toEqual([1, ''])
     expect(refused.stderr).toContain('AffidavitError')
@@ -332,7 +333,7 @@ const verdict: 'verified' | 'incomplete' | 'not_accepted' | 'invalid' = report.v
 // @ts-expect-error: a verdict is none of these
 const other: 'passed' = report.verdict
 new FormatError('invalid_hash', other.concat(verdict)).code satisfies string
-const affidavit = await connect({ url: '', expect: { measurements: [{ PCR0: '00' }], configurations: [] } })
+const affidavit = await connect({ url: '', policy: { enclaves: { measurements: [{ PCR0: '00' }], configurations: [] } } })
 const proof: Proof | undefined = affidavit.proofs.get('')
 const fetchLike: typeof globalThis.fetch = affidavit.fetch
 const code: AffidavitErrorCode | null = fetchLike instanceof AffidavitError ? fetchLike.code : null

@@ -80,7 +80,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('backup and restore'
     const { key: ownKey, postgres, chain, rootFile, etc, walking } = machine
     const [{ origin }] = machine.gateways
     const caller = createCaller(
-      { key: ownKey, nodeModel: '', readExpectations: () => expect.unreachable() },
+      { key: ownKey, nodeModel: '', readPolicy: () => expect.unreachable() },
       origin,
     )
     const complete = async (text: string): Promise<ProvenCompletion> =>

@@ -40,7 +40,7 @@ export const SHOTS: readonly Shot[] = [
     name: 'verify-not-accepted',
     path: () => '/verify',
     prepare: async (page, scene) => {
-      await page.getByRole('button', { name: 'Do not use them' }).click()
+      await page.getByRole('button', { name: 'Do not use it' }).click()
       await check(page, scene.bundle)
     },
   },
@@ -144,8 +144,8 @@ async function check(page: Page, text: string): Promise<void> {
 
 /** Without the code that a reader expects, the evidence is incomplete. */
 async function checkByRootAlone(page: Page, { service, bundle }: Scene): Promise<void> {
-  await page.getByText('What you expect: code, configuration, roots').click()
+  await page.getByText('Your policy: code, configuration, roots, providers').click()
   await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
-  await page.locator('[data-expectations=own]').waitFor()
+  await page.locator('[data-policy=own]').waitFor()
   await check(page, bundle)
 }

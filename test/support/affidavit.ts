@@ -26,7 +26,7 @@ export type Affidavit = {
   /** Certificate of the development root. */
   readonly rootFile: string
   /** File with what a client should expect of the enclave. */
-  readonly expectFile: string
+  readonly policyFile: string
   readonly dataFolder: string
   /** The gateway's pid; its parts are its children (test/bench/processes.ts lists them). */
   readonly pid: number
@@ -79,7 +79,7 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
     attested: ready.attested ?? { origin: '', policyFile: '', caFile: '' },
     nodeId: ready.nodeId ?? '',
     rootFile: ready.rootFile ?? '',
-    expectFile: ready.expectFile ?? '',
+    policyFile: ready.policyFile ?? '',
     dataFolder,
     pid: child.pid ?? 0,
     output,

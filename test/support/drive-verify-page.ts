@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { Page } from 'playwright-core'
 import type { Demands, Verdict } from '../conformance/manifest.ts'
 
@@ -17,7 +18,7 @@ export type PageReport = {
 export type VerifyPageDriver = {
   /** Gives a file to be checked, and waits for the report. */
   check(source: string | { readonly name: string; readonly bytes: Uint8Array }): Promise<PageReport>
-  /** Fills in the given expectations, and empties the other fields. */
+  /** Fills in the given policy, and empties the other fields. */
   expect(demands: Demands, fileOf: (path: string) => string): Promise<void>
   /** Selects the kind of the source. */
   take(kind: 'auto' | 'evidence' | 'document' | 'release' | 'image'): Promise<void>
@@ -84,9 +85,9 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       )
       await text('Digests', demands.configurations?.join('\n') ?? '')
       await files('Trust these roots, instead of AWS’s', demands.roots?.map(fileOf) ?? [])
-      await files(
-        'Policy for the provider’s machine',
-        demands.provider_policy === undefined ? [] : [fileOf(demands.provider_policy)],
+      await text(
+        'Providers in TEEs',
+        demands.policy === undefined ? '' : providersIn(fileOf(demands.policy)),
       )
       await files('Certificate revocation lists', demands.crls?.map(fileOf) ?? [])
       for (const outcome of ['client_disconnected', 'upstream_error'])
@@ -122,6 +123,10 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       return await report()
     },
   }
+}
+
+function providersIn(file: string): string {
+  return JSON.stringify(JSON.parse(readFileSync(file, 'utf8')).providers)
 }
 
 /** Opens a part of the page that is folded, as a reader does. */

@@ -20,10 +20,10 @@ export type ProxyProgram = {
 
 /** Starts the program before a service, with more words, and waits until it serves. */
 export async function startProxyProgram(
-  { url, expectFile }: Pick<SharedAffidavit, 'url' | 'expectFile'>,
+  { url, policyFile }: Pick<SharedAffidavit, 'url' | 'policyFile'>,
   more: readonly string[] = [],
 ): Promise<ProxyProgram> {
-  const words = ['proxy', '--url', url, '--expect', expectFile, '--port', '0', ...more]
+  const words = ['proxy', '--url', url, '--policy', policyFile, '--port', '0', ...more]
   const child = spawn(process.execPath, [MAIN, ...words])
   let output = ''
   for (const stream of [child.stdout, child.stderr])

@@ -40,20 +40,29 @@ export default class UnitRunner extends TestRunner {
   }
 }
 
-const WORK = new Uint8Array(2 ** 22)
-/** CPU of a hash of that work on the machine whose times CONTRIBUTING.md has. */
-const QUIET_MICROSECONDS = 2_700
+const BYTES = new Uint8Array(2 ** 22)
+const VALUES = Array.from({ length: 3_000 }, (_, at) => ({ at, text: `value ${at}`, of: [at] }))
+
+/** CPU of each work, in microseconds, on the machine whose times CONTRIBUTING.md has. */
+const WORKS: readonly (readonly [quiet: number, work: () => unknown])[] = [
+  [2_700, () => hash('sha256', BYTES, 'hex')],
+  [1_000, () => JSON.parse(JSON.stringify(VALUES))],
+]
 
 /**
- * How much longer fixed work takes than on a quiet machine, at least 1. Work beside the tests takes
- * caches and half of a core with two threads away, and each second of CPU then does less.
+ * How much longer fixed work takes than on a quiet machine, at least 1: of arithmetic, or of objects
+ * and memory, whichever is more. Another machine is slower at one of them, and work beside the tests
+ * takes caches and half of a core with two threads away.
  */
 function measureSlowness(): number {
-  const rounds = Array.from({ length: 4 }, () => {
-    const before = process.cpuUsage()
-    hash('sha256', WORK, 'hex')
-    const { user, system } = process.cpuUsage(before)
-    return user + system
+  const ratios = WORKS.map(([quiet, work]) => {
+    const rounds = Array.from({ length: 3 }, () => {
+      const before = process.cpuUsage()
+      work()
+      const { user, system } = process.cpuUsage(before)
+      return user + system
+    })
+    return Math.min(...rounds) / quiet
   })
-  return Math.max(1, Math.min(...rounds) / QUIET_MICROSECONDS)
+  return Math.max(1, ...ratios)
 }

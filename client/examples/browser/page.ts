@@ -24,9 +24,8 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
-  const { roots, ...expect } = JSON.parse(text)
-  const affidavit = await connect({ url, apiKey, expect, roots })
+async function ask({ url = '', apiKey = '', policy = '', prompt = '' }): Promise<void> {
+  const affidavit = await connect({ url, apiKey, policy: JSON.parse(policy) })
   const { baseURL, fetch } = affidavit
   // The key belongs to the user of this page. The page sends the key only to the gateway.
   const openai = new OpenAI({ baseURL, apiKey, fetch, dangerouslyAllowBrowser: true })

@@ -1,6 +1,6 @@
 """Prints a message as it comes, checked by `affidavit proxy`. Nothing but Python's own library.
 
-    npx affidavit proxy --url https://gateway.example --expect expect.json
+    npx affidavit proxy --url https://gateway.example --policy policy.json
     python3 messages.py http://127.0.0.1:8787/v1 "$KEY" 'Who are you?'
 """
 

@@ -12,8 +12,8 @@ export function registerAttestation(program: Command): void {
     .summary('validate an AWS Nitro attestation document')
     .description(
       'Validate an AWS Nitro attestation document: which security module of AWS made it, when, ' +
-        'and for which code. Without --release or --pcr a document is not valid, because you did ' +
-        'not say which code you expect, unless you give --any-measurement.',
+        'and for which code. Without --policy, --release or --pcr a document is not valid, because you ' +
+        'did not say which code you accept, unless you give --any-measurement.',
     )
     .option('--json', 'print one JSON object {valid, code, message, facts}')
     .argument('<file>', 'the document in binary, base64 or hex, or - for standard input')

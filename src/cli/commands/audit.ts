@@ -41,7 +41,7 @@ export function registerAudit(program: Command): void {
     .option('--json', 'print one JSON object')
     .option(
       '--configuration <digest|file>',
-      'expected boot configuration, never from the gateway; may be repeated',
+      'accepted boot configuration, never from the gateway; may be repeated',
       collectText,
     )
   addAttestationOptions(command)

@@ -4,8 +4,8 @@ import { registerAttestation } from './attestation.ts'
 import { registerAudit } from './audit.ts'
 import { registerComplete } from './complete.ts'
 import { registerEvidence } from './evidence.ts'
-import { registerExpect } from './expect.ts'
 import { registerMeasure } from './measure.ts'
+import { registerPolicy } from './policy.ts'
 import { registerProvider } from './provider.ts'
 import { registerProxy } from './proxy.ts'
 import { registerRedact } from './redact.ts'
@@ -21,7 +21,7 @@ export function checkerCommands(openVerifier: OpenVerifier): CommandGroups {
   return {
     'Check evidence:': [
       registerVerify,
-      registerExpect,
+      registerPolicy,
       registerComplete,
       registerAudit,
       (program) => registerEvidence(program, openVerifier),

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
-import { parseRpcUrl, parseUnixSeconds } from '../options.ts'
+import { POLICY_HELP, parseRpcUrl, parseUnixSeconds } from '../options.ts'
 import type { ProviderOptions } from '../provider-report.ts'
 
 /**
@@ -21,7 +21,7 @@ export function registerProvider(program: Command): void {
       'a file with the evidence, or with a bundle that has it; - for standard input; the URL ' +
         'of a gateway, or of an evidence',
     )
-    .option('--policy <file>', 'what you accept of the provider; never from the gateway')
+    .option('--policy <file>', POLICY_HELP)
     .option(
       '--at <unix-seconds>',
       'judge as if it were this time (default: now; for a bundle, the time of its receipt)',

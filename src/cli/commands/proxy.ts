@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
-import { collectText, parseRpcUrl } from '../options.ts'
+import { POLICY_HELP, parseRpcUrl } from '../options.ts'
 import type { ProxyCommandOptions } from '../proxy/run-proxy.ts'
 
 const PORT_DEFAULT = 8787
@@ -15,26 +15,21 @@ export function registerProxy(program: Command): void {
     .description(
       "Serve OpenAI's chat completions and Responses and Anthropic's Messages on this machine, " +
         'and complete only checked answers. Any program that takes a base URL can call it, with ' +
-        'its own API key of the gateway. Calls are encrypted to an expected enclave. The pieces ' +
+        'its own API key of the gateway. Calls are encrypted to an enclave that the policy accepts. The pieces ' +
         'of a stream are passed on before the checks, its end after them: a stream without its ' +
         'end was not checked. --hold holds all of it back. When an answer is refused, the error ' +
         'names the failed check.',
     )
     .requiredOption('--url <url>', "the gateway's URL")
     .requiredOption(
-      '--expect <file>',
-      'JSON file that says which enclaves you accept, as for the client; never from the gateway',
-    )
-    .option(
-      '--provider-policy <file>',
-      'send calls only to a provider in a TEE that this policy accepts; may be repeated: one ' +
-        'file for each provider. The provider is judged before the call leaves, by evidence that ' +
-        'the gateway passes on',
-      collectText,
+      '--policy <file>',
+      `${POLICY_HELP}. If it has providers, calls are sent only to a provider in a TEE that it ` +
+        'accepts: the provider is judged before the call leaves, by evidence that the gateway ' +
+        'passes on',
     )
     .option(
       '--rpc <url>',
-      'JSON-RPC endpoint of the chain, with --provider-policy: shows how old the evidence is',
+      'JSON-RPC endpoint of the chain, with providers in the policy: shows how old the evidence is',
       parseRpcUrl,
     )
     .option('--port <port>', 'port on 127.0.0.1; 0 for any free port', parsePort, PORT_DEFAULT)
@@ -62,7 +57,7 @@ export function registerProxy(program: Command): void {
     .addHelpText(
       'after',
       '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave or no provider is ' +
-        'as expected, 2 usage, 3 the gateway was not reached.',
+        'accepted, 2 usage, 3 the gateway was not reached.',
     )
     .action(async (options: ProxyCommandOptions) => {
       const { runProxy } = await import('../proxy/run-proxy.ts')

@@ -44,9 +44,10 @@ The question and the answer are printed from the evidence, shortened and escaped
 The verdict: VERIFIED, every necessary check passed. INCOMPLETE, nothing failed, but something needed was not checked:
 it says what to bring. NOT ACCEPTED, nothing contradicts the evidence, but your policy does not accept this enclave,
 release, root or provider: it says what was expected, and what was found. INVALID, it was changed or forged.
-What you do not give is not checked, and never counts as passed: expected measurements (--expect; --release with
---release-key, or --pcr), the expected boot configuration (--expect, --configuration), the chain (--rpc). A bundle's
-attestation document is always verified, with AWS's root or --root; a record's only with --expect, --release, --pcr,
+What you do not give is not checked, and never counts as passed: accepted measurements (--policy; --release with
+--release-key, or --pcr), the accepted boot configuration (--policy, --configuration), the provider's machine (--policy),
+the chain (--rpc). A bundle's
+attestation document is always verified, with AWS's root or --root; a record's only with --policy, --release, --pcr,
 --any-measurement, --allow-debug, --root or --crl. Both are verified at their own time, and releases are compared with
 that time, too.
 An answer that was cut (outcome client_disconnected or upstream_error) is INCOMPLETE at best, unless

@@ -161,7 +161,7 @@ function adviseOnRecords(
 }
 
 const EXPECT_ADVICE =
-  'Say which enclaves you accept: --expect FILE, with the file from your vendor. (Or --release, ' +
+  'Say which enclaves you accept: --policy FILE, with the file from your vendor. (Or --release, ' +
   '--pcr, --configuration.)'
 const KEPT_ADVICE = 'give what you kept with --request and --answer.'
 

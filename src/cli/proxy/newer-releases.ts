@@ -1,11 +1,11 @@
 import { printable } from '#attestation/report/printable.ts'
 import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError, messageOf } from '#client/errors.ts'
-import { openExpectations } from '../expectations-file.ts'
 import { CliError } from '../faults.ts'
+import { loadPolicy } from '../policy-file.ts'
 
 /**
- * Reads the file of expectations again at each SIGHUP, and uses its releases. If they are refused,
+ * Reads the policy again at each SIGHUP, and uses its releases. If they are refused,
  * the old releases stay in use. Prints a line for each outcome. Returns a function that stops this.
  */
 export function followReleases(
@@ -26,8 +26,9 @@ async function useReleases(
   file: string,
 ): Promise<string> {
   try {
-    const { releases } = await openExpectations(file)
-    if (releases === undefined) throw new CliError('expected releases')
+    const { enclaves } = await loadPolicy(file)
+    const releases = enclaves?.releases
+    if (releases === undefined) throw new CliError('expected enclaves.releases')
     await affidavit.updateReleases(releases)
     return 'its releases are in use now'
   } catch (fault) {

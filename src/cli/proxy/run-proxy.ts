@@ -9,10 +9,9 @@ import { printable } from '#attestation/report/printable.ts'
 import { type Affidavit, connect } from '#client/connect.ts'
 import { AffidavitError, type AffidavitErrorCode, messageOf } from '#client/errors.ts'
 import type { Proof } from '#client/proof.ts'
-import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
-import { openProviderPolicy } from '../provider-policy-file.ts'
+import { openPolicy, requirePart } from '../policy-file.ts'
 import { throwNotKept } from './caller-errors.ts'
 import { followReleases } from './newer-releases.ts'
 import { openOwnedSession } from './owned-session.ts'
@@ -21,9 +20,7 @@ import { CLOSE_TIMEOUT_MS, openSessionFile } from './session-file.ts'
 
 export type ProxyCommandOptions = {
   readonly url: string
-  readonly expect: string
-  /** Policy files of providers. Undefined: any provider may receive a call. */
-  readonly providerPolicy?: readonly string[]
+  readonly policy: string
   readonly rpc?: string
   readonly port: number
   readonly save?: string
@@ -74,14 +71,14 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const notaries = affidavit.notaries.map(({ notary }) => notary)
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
-      `Expected enclaves: ${notaries.join(', ')}\n` +
-      `${options.providerPolicy === undefined ? '' : sayProviders(affidavit)}` +
+      `Accepted enclaves: ${notaries.join(', ')}\n` +
+      sayProviders(affidavit) +
       `${sayKept(options)}\n` +
       `${file?.start?.isEnded ? SAY_ENDED : ''}`,
   )
   // At a terminal, SIGHUP means that the terminal closed.
   const isAtTerminal = isatty(0)
-  const stopFollowing = isAtTerminal ? null : followReleases(affidavit, options.expect)
+  const stopFollowing = isAtTerminal ? null : followReleases(affidavit, options.policy)
   await stopped(isAtTerminal ? [...STOPS, 'SIGHUP'] : STOPS)
   stopFollowing?.()
   await proxy.close()
@@ -189,17 +186,15 @@ function createCompleting(
 }
 
 async function open(
-  { url, expect: file, providerPolicy: files, rpc, hold, encrypt }: ProxyCommandOptions,
+  { url, policy: file, rpc, hold, encrypt }: ProxyCommandOptions,
   onProof: (proof: Proof) => Promise<void>,
 ): Promise<Affidavit> {
-  const { roots, ...expect } = await openExpectations(file)
-  const policies = files && (await Promise.all(files.map(openProviderPolicy)))
+  const { policy, enclaves } = await openPolicy(file)
+  requirePart(enclaves, 'enclaves', file)
   try {
     return await connect({
       url,
-      expect,
-      ...(roots === undefined ? {} : { roots }),
-      ...(policies === undefined ? {} : { providers: { policies } }),
+      policy,
       ...(rpc === undefined ? {} : { rpc }),
       hold: hold === true,
       encrypt,

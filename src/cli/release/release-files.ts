@@ -27,9 +27,9 @@ import {
   releaseKeyOf,
 } from '#attestation/release/release-signatures.ts'
 import { signRelease } from '#attestation/release/verify-release.ts'
-import { parseReleaseFile, type ReleaseFile } from '#attestation/report/expectation-files.ts'
 import { holds } from '#attestation/report/judge-releases.ts'
 import { printable } from '#attestation/report/printable.ts'
+import { parseReleaseFile, type ReleaseFile } from '#attestation/report/release-file.ts'
 import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { createFile, readSource, refuseUrl, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'

@@ -1,13 +1,13 @@
 import type { Release } from '#attestation/release/release.ts'
 import type { ReleaseEntry } from '#attestation/release/release-list.ts'
 import { formatTime } from '#attestation/release/release-signatures.ts'
-import type { ReleaseFile } from '#attestation/report/expectation-files.ts'
 import {
   judgeReleaseFile,
   type ReleaseJudgement,
   statusOf,
 } from '#attestation/report/judge-releases.ts'
 import { printable } from '#attestation/report/printable.ts'
+import type { ReleaseFile } from '#attestation/report/release-file.ts'
 import { exitCodeOf } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { jsonText } from '../printable.ts'

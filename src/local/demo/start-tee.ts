@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import type { Server } from 'node:https'
 import { join } from 'node:path'
-import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import { placeFile } from '../../runtime/place-file.ts'
 import { hashSealedModels } from '../tee/sealed-models.ts'
 import { createSimulatedTee } from '../tee/simulated-tee.ts'
@@ -17,7 +17,7 @@ const ORIGINS_MAX = 8
 
 /**
  * Starts the simulated TEE. `folder` keeps the TEE's keys, so that evidence stays valid after a
- * restart. `folder` also gets the policy and the CA's certificate.
+ * restart. Its folder `tee` also gets the policy and the CA's certificate.
  */
 export async function startTee(options: {
   readonly folder: string
@@ -31,7 +31,7 @@ export async function startTee(options: {
   const { folder, host, port, delayMs, now } = options
   const keys = await openTeeKeys(join(folder, 'tee', 'keys.json'), now())
   const tee = createSimulatedTee(keys, { sealed: await hashSealedModels(), host, now })
-  const policyFile = join(folder, 'provider-policy.json')
+  const policyFile = join(folder, 'tee', 'policy.json')
   const known = await readOrigins(policyFile)
   const server = createTeeServer({ delayMs, now }, tee)
   const last = known[0] === undefined ? 0 : Number(new URL(known[0]).port)
@@ -40,14 +40,15 @@ export async function startTee(options: {
   const origins = [...new Set([origin, ...known])].slice(0, ORIGINS_MAX)
   const caFile = join(folder, 'tee', 'ca.pem')
   await place(caFile, toPem(keys.tlsAuthority.certificate))
-  await place(policyFile, `${JSON.stringify(tee.policyFor(origins), null, 2)}\n`)
+  await place(policyFile, `${JSON.stringify({ providers: [tee.policyFor(origins)] }, null, 2)}\n`)
   return { server, ready: { origin, caFile, policyFile } }
 }
 
 /** The newest origin is first. Empty if there is no readable policy. */
 async function readOrigins(policyFile: string): Promise<readonly string[]> {
   try {
-    return parseProviderPolicy(await readFile(policyFile)).origins
+    const [provider] = (await readProviderPolicies(parsePolicy(await readFile(policyFile)))) ?? []
+    return provider?.origins ?? []
   } catch {
     return []
   }

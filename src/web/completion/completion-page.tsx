@@ -5,13 +5,13 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { BundleFacts } from '#attestation/evidence/bundle-checks.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import type { Json } from '#attestation/json/value.ts'
-import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
+import { PolicyNotice } from '../kit/policy-notice.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { keepCompletion } from '../kit/seen-completions.ts'
-import { useExpectations } from '../kit/tab-expectations.ts'
+import { usePolicy } from '../kit/tab-policy.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { EvidenceReport } from '../verify/evidence-report.tsx'
@@ -61,7 +61,7 @@ function Completion({ hash }: { readonly hash: string }) {
   const [whole, setWhole] = useState<Json | null>(null)
   const [kept, setKept] = useState<File | null>(null)
   const [isFinal, setIsFinal] = useState(false)
-  const { expectations } = useExpectations().inForce
+  const { policy } = usePolicy().inForce
   const checker = useMemo(createChecker, [])
   const fetched = useLoaded(
     async (signal) => {
@@ -75,10 +75,10 @@ function Completion({ hash }: { readonly hash: string }) {
   const given = whole ?? fetched.value
   const text = given === null ? '' : canonicalizeJson(given)
   const source = useMemo(() => new Blob([text], { type: 'application/json' }), [text])
-  const asked = [text, expectations, kept] as const
+  const asked = [text, policy, kept] as const
   const judged = useLoaded(async () => {
     if (given === null) return null
-    const demands = { hash, expectations, kept, checker }
+    const demands = { hash, policy, kept, checker }
     return { judgement: await judgeCompletion(given, demands), of: asked }
   }, asked)
   return (
@@ -164,7 +164,7 @@ function Judgement({
   const facts = judged.kind === 'bundle' ? judged.report.facts : null
   return (
     <EvidenceReport judged={judged} expected={outcome.expected} explorer="">
-      <ExpectationsNotice isUnderVerdict={true} />
+      <PolicyNotice isUnderVerdict={true} />
       <Name hash={hash} />
       {facts !== null && <Facts hash={hash} facts={facts} />}
     </EvidenceReport>

@@ -1,6 +1,6 @@
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { isJsonObject, type Json, memberAt, memberOf } from '#attestation/json/value.ts'
-import type { GivenExpectations, JobOutcome } from '../verify/job.ts'
+import type { GivenPolicy, JobOutcome } from '../verify/job.ts'
 import type { Checker } from '../verify/start-worker.ts'
 
 export type CompletionJudgement =
@@ -16,19 +16,19 @@ export async function judgeCompletion(
   given: Json,
   demands: {
     readonly hash: string
-    readonly expectations: GivenExpectations
+    readonly policy: GivenPolicy
     /** The answer that the caller kept, or a saved proof. */
     readonly kept: Blob | null
     readonly checker: Checker
   },
 ): Promise<CompletionJudgement> {
-  const { hash, expectations, kept, checker } = demands
+  const { hash, policy, kept, checker } = demands
   const got = memberAt(given, 'record', 'hash')
   if (got !== hash) return { kind: 'other', got: typeof got === 'string' ? got : null }
   const outcome = await checker.run(
     {
       kind: 'evidence',
-      expectations,
+      policy,
       request: null,
       answer: kept,
       idempotent: false,

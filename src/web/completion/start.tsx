@@ -1,8 +1,8 @@
 import { showPage } from '../kit/frame.tsx'
-import { takeDevelopmentExpectations } from '../verify/development-expectations.ts'
+import { takeDevelopmentPolicy } from '../verify/development-policy.ts'
 import { fillInWorker } from '../verify/start-worker.ts'
 import { CompletionPage } from './completion-page.tsx'
 
-void takeDevelopmentExpectations(fillInWorker).then(() =>
+void takeDevelopmentPolicy(fillInWorker).then(() =>
   showPage(<CompletionPage name={location.pathname.replace(/^\/c\//, '')} />),
 )

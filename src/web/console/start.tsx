@@ -1,7 +1,7 @@
 import './console.css'
 import { showPage } from '../kit/frame.tsx'
-import { takeDevelopmentExpectations } from '../verify/development-expectations.ts'
+import { takeDevelopmentPolicy } from '../verify/development-policy.ts'
 import { fillHere } from '../verify/fill-here.ts'
 import { ConsolePage } from './console-page.tsx'
 
-void takeDevelopmentExpectations(fillHere).then(() => showPage(<ConsolePage />))
+void takeDevelopmentPolicy(fillHere).then(() => showPage(<ConsolePage />))

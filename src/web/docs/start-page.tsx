@@ -22,7 +22,7 @@ export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
       <VerifiedCall model={model} />
       <p>
         You need an API key and, for Node and Python, the package <code>affidavit</code> and{' '}
-        <code>expect.json</code>, which says which enclaves you accept. Take both from your vendor,
+        <code>policy.json</code>, which says which enclaves you accept. Take both from your vendor,
         never from this gateway.
       </p>
       <Check />
@@ -84,8 +84,8 @@ function Check() {
           <dt>In a browser</dt>
           <dd>
             Open <a href="/verify">Verify</a> and drop a saved proof or a bundle there (an answer
-            also needs its request, under “What you kept”). Give <code>expect.json</code> under
-            “What you expect”. The page checks it without a server.
+            also needs its request, under “What you kept”). Give <code>policy.json</code> under
+            “Your policy”. The page checks it without a server.
           </dd>
         </div>
         <div>
@@ -94,12 +94,12 @@ function Check() {
             A file: what the client or the proxy saved, or a bundle.
             <CodeBlock
               label="the command that checks a file"
-              text="npx affidavit verify proof.json --expect expect.json"
+              text="npx affidavit verify proof.json --policy policy.json"
             />
             An answer of this gateway, by its <code>hash</code>:
             <CodeBlock
               label="the command that checks a hash"
-              text={`AFFIDAVIT_URL=${location.origin} npx affidavit verify HASH --expect expect.json`}
+              text={`AFFIDAVIT_URL=${location.origin} npx affidavit verify HASH --policy policy.json`}
             />
           </dd>
         </div>

@@ -27,7 +27,7 @@ const WRITERS: Readonly<
 
   Node: ({ origin, model }) => ({
     before: {
-      what: 'Once, with the package and `expect.json` in this folder:',
+      what: 'Once, with the package and `policy.json` in this folder:',
       command: 'npm install ./affidavit-*.tgz openai',
     },
     code: `// ask.mjs
@@ -36,8 +36,8 @@ import { connect } from 'affidavit'
 import OpenAI from 'openai'
 
 const apiKey = process.env.AFFIDAVIT_API_KEY
-const { roots, ...expect } = JSON.parse(readFileSync('expect.json', 'utf8'))
-const affidavit = await connect({ url: '${origin}', apiKey, expect, roots })
+const policy = JSON.parse(readFileSync('policy.json', 'utf8'))
+const affidavit = await connect({ url: '${origin}', apiKey, policy })
 const openai = new OpenAI({ baseURL: affidavit.baseURL, apiKey, fetch: affidavit.fetch })
 
 const messages = [{ role: 'user', content: 'Hello' }]
@@ -47,13 +47,13 @@ console.log(answer.choices[0].message.content)
 const anchored = await affidavit.anchored(affidavit.proofs.latest)
 writeFileSync('proof.json', anchored.save())`,
     after:
-      'The client encrypts the call to an enclave that `expect.json` accepts and checks the answer: an answer that fails a check is an error. `proof.json` is your evidence.',
+      'The client encrypts the call to an enclave that `policy.json` accepts and checks the answer: an answer that fails a check is an error. `proof.json` is your evidence.',
   }),
 
   Python: ({ origin, model }) => ({
     before: {
-      what: 'In a second terminal, with the package and `expect.json` in this folder:',
-      command: `npx affidavit proxy --url ${origin} --expect expect.json --save proofs`,
+      what: 'In a second terminal, with the package and `policy.json` in this folder:',
+      command: `npx affidavit proxy --url ${origin} --policy policy.json --save proofs`,
     },
     code: `# ask.py (pip install openai)
 import os
@@ -65,7 +65,7 @@ answer = client.chat.completions.create(
 )
 print(answer.choices[0].message.content)`,
     after:
-      'The proxy encrypts the call to an enclave that `expect.json` accepts and checks the answer: an answer that fails a check is an error. The proof is a file in `proofs`.',
+      'The proxy encrypts the call to an enclave that `policy.json` accepts and checks the answer: an answer that fails a check is an error. The proof is a file in `proofs`.',
   }),
 }
 

@@ -20,7 +20,7 @@ const WORDS: readonly {
     tone: 'open',
     means:
       'No check failed, but a necessary check was not made, most often because you did not say which enclaves you accept.',
-    next: 'Give the `expect.json` of your vendor and check again. Until then, any person could have signed it.',
+    next: 'Give the `policy.json` of your vendor and check again. Until then, any person could have signed it.',
   },
   {
     word: 'invalid',
@@ -39,8 +39,8 @@ const WORDS: readonly {
     word: 'not checked',
     tone: 'open',
     means:
-      'The check was not made, because something for it is missing: your expectations, the question and the answer, or a view of the chain. It never counts as passed.',
-    next: 'Give what the line names, such as `expect.json` or the endpoint of a chain, and check again.',
+      'The check was not made, because something for it is missing: your policy, the question and the answer, or a view of the chain. It never counts as passed.',
+    next: 'Give what the line names, such as `policy.json` or the endpoint of a chain, and check again.',
   },
 ]
 

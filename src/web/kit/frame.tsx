@@ -92,7 +92,7 @@ export function showPage(page: ComponentChildren): void {
 
 /**
  * A tab that one of our pages opened starts with a copy of that page's storage. This function
- * removes the API key from the copy, but keeps the expectations. It also makes sure that neither
+ * removes the API key from the copy, but keeps the policy. It also makes sure that neither
  * tab can reach the other.
  */
 function leaveOpener(): void {

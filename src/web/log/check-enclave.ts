@@ -22,7 +22,7 @@ export type EnclaveReport = {
 }
 
 /**
- * `nonce`: the nonce of the request, or null. If `policy` has no expectations, the code is not
+ * `nonce`: the nonce of the request, or null. If `policy` accepts no code, the code is not
  * checked.
  */
 export async function checkEnclaveDocument(

@@ -8,7 +8,7 @@ import { EnclavePanel } from './enclave-panel.tsx'
 import { LogExpectedPanel, useExpected } from './expected-panel.tsx'
 import { TimePanel } from './time-panel.tsx'
 
-/** Checks a log's enclave against the reader's expectations. */
+/** Checks a log's enclave against the reader's policy. */
 export function EnclaveParts({
   log,
   enclave,

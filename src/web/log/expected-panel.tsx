@@ -2,38 +2,38 @@ import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import { bundlePolicyOf } from '#attestation/report/judge-evidence.ts'
 import { isOtherRoot } from '#attestation/report/unknown-root.ts'
 import { FaultNotice } from '../kit/notices.tsx'
-import { useExpectations } from '../kit/tab-expectations.ts'
+import { usePolicy } from '../kit/tab-policy.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
-import { ExpectationFault } from '../verify/expectation-fault.ts'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
 import { fillHere } from '../verify/fill-here.ts'
-import type { FormExpectations } from '../verify/job.ts'
-import { readGivenExpectations } from '../verify/read-expectations.ts'
+import type { FormPolicy } from '../verify/job.ts'
+import { PolicyFault } from '../verify/policy-fault.ts'
+import { readGivenPolicy } from '../verify/read-policy.ts'
 
 type Expected = {
-  /** Null until the page has parsed the expectations. */
+  /** Null until the page has parsed the policy. */
   readonly policy: BundlePolicy | null
   /** True if a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
-  /** Why the expectations are invalid, or null. */
+  /** Why the policy is invalid, or null. */
   readonly fault: unknown
 }
 
 /**
- * Returns this tab's expectations for the checks of a log. If one is invalid, the policy is empty.
+ * Returns this tab's policy for the checks of a log. If one is invalid, the policy is empty.
  */
 export function useExpected(): Expected {
-  const { expectations } = useExpectations().inForce
-  const { value } = useLoaded(async () => readPolicy(expectations), [expectations])
+  const { policy } = usePolicy().inForce
+  const { value } = useLoaded(async () => readPolicy(policy), [policy])
   return value ?? { policy: null, isDevelopment: false, fault: null }
 }
 
-async function readPolicy(given: FormExpectations): Promise<Expected> {
+async function readPolicy(given: FormPolicy): Promise<Expected> {
   try {
-    const read = await readGivenExpectations({
+    const read = await readGivenPolicy({
       ...given,
       revocationLists: [],
-      providerPolicies: [],
+      providers: '',
     })
     // These two members do not apply: an enclave's statement has no outcome, and the page asks no
     // chain about the statement.
@@ -49,7 +49,7 @@ export function LogExpectedPanel({ expected: { fault } }: { readonly expected: E
     <>
       {fault !== null && (
         <FaultNotice fault={fault}>
-          {fault instanceof ExpectationFault ? fault.advice : undefined}
+          {fault instanceof PolicyFault ? fault.advice : undefined}
         </FaultNotice>
       )}
       <ExpectedDemand readFile={fillHere} />

@@ -2,9 +2,9 @@ import '../verify/verify.css'
 import './log.css'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { type BlockExplorer, BlockExplorerForm, useBlockExplorer } from '../kit/block-explorer.tsx'
-import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
+import { PolicyNotice } from '../kit/policy-notice.tsx'
 import { type Loaded, useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
 import {
@@ -94,7 +94,7 @@ function LogOf({ notary }: { readonly notary: string }) {
       <h1>
         Log of <span class="hex">{notary}</span> <CopyButton text={notary} what="the address" />
       </h1>
-      <ExpectationsNotice isRevocationUsed={false} />
+      <PolicyNotice isRevocationUsed={false} />
       {value === 'none' ? (
         <NoLog notary={notary} />
       ) : value === null && fault !== null ? (

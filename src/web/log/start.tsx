@@ -1,5 +1,5 @@
 import { showPage } from '../kit/frame.tsx'
-import { takeDevelopmentExpectations } from '../verify/development-expectations.ts'
+import { takeDevelopmentPolicy } from '../verify/development-policy.ts'
 import { fillHere } from '../verify/fill-here.ts'
 import { LogPage } from './log-page.tsx'
 import { LogsPage } from './logs-page.tsx'
@@ -7,6 +7,6 @@ import { LogsPage } from './logs-page.tsx'
 /** Null on the page that lists all logs. */
 const [, name = null] = /^\/log\/(.*)$/.exec(location.pathname) ?? []
 
-void takeDevelopmentExpectations(fillHere).then(() =>
+void takeDevelopmentPolicy(fillHere).then(() =>
   showPage(name === null || name === '' ? <LogsPage /> : <LogPage name={name} />),
 )

@@ -1,16 +1,16 @@
-import { ExpectationFault } from './expectation-fault.ts'
+import { PolicyFault } from './policy-fault.ts'
 
-/** Maximum size of a file with expectations. Files with releases may be larger. */
+/** Maximum size of a policy. Files with releases may be larger. */
 export const FILE_BYTES_MAX = 1024 * 1024
 
-/** Throws ExpectationFault when the file is too large. */
+/** Throws PolicyFault when the file is too large. */
 export async function bytesOf(
   blob: Blob,
   bytesMax: number,
   name: string,
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (blob.size > bytesMax)
-    throw new ExpectationFault(
+    throw new PolicyFault(
       `${name} has ${blob.size} bytes; the limit is ${bytesMax}.`,
       'Choose another file: this file is something else.',
     )

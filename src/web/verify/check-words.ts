@@ -119,7 +119,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   attestation: {
     link: 'notary',
     also: 'code',
-    shows: 'The document is genuine, was valid then, and meets your expectations.',
+    shows: 'The document is genuine, was valid then, and meets your policy.',
   },
   measurements: { link: 'code', shows: 'The enclave has the measurements that you expect.' },
   'boot configuration': {
@@ -171,7 +171,7 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   measurements: 'Say which code you expect: a signed release and its key, or measurements.',
   attestation: 'Say which code you expect: a signed release and its key, or measurements.',
   'expected configuration': 'Say which boot configuration you expect, by its digest or as a file.',
-  outcome: 'The answer was cut. If you accept it like this, say so under “What you expect”.',
+  outcome: 'The answer was cut. If you accept it like this, say so under “Your policy”.',
   'receipt in log': 'Ask the gateway for the record or the evidence bundle: both have the log.',
   'tree head': 'Ask the gateway for the record or the evidence bundle: both have the log.',
   anchor: 'Ask the gateway for the evidence bundle of this completion: it has the transaction.',

@@ -54,7 +54,7 @@ export function EvidenceReport({
         {verdict === 'not_accepted' && (
           <p>
             Does this come from a development enclave? Its root is in{' '}
-            <code>DATA_DIR/nsm/root.crt.pem</code>: give it under “What you expect”, “Roots”.
+            <code>DATA_DIR/nsm/root.crt.pem</code>: give it under “Your policy”, “Roots”.
           </p>
         )}
       </VerdictHeading>

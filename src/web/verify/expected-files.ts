@@ -8,27 +8,28 @@ import {
   type JsonObject,
   memberOf,
 } from '#attestation/json/value.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
 import {
   DIGEST_FORM,
-  ExpectationsError,
-  type ExpectationsFile,
+  POLICY_BYTES_MAX,
+  type Policy,
   REGISTER_NAME,
-  readExpectationsFile,
-} from '#attestation/report/expectations.ts'
-import { ExpectationFault } from './expectation-fault.ts'
-import type { Filled, FormExpectations } from './job.ts'
+  readEnclavesPolicy,
+} from '#attestation/report/policy-file.ts'
+import type { Filled, FormPolicy } from './job.ts'
+import { PolicyFault } from './policy-fault.ts'
 
 /** The kind is recognised from the file's content. */
 export type ExpectedFile = { readonly name: string } & (
-  | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
+  | { readonly kind: 'policy' | 'measurements'; readonly value: JsonObject }
   | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
 )
 
-/** For a file that may contain releases. */
-export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
+/** For a file that may be a policy. */
+export const EXPECTED_FILE_BYTES_MAX = POLICY_BYTES_MAX
 
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
-  expectations: 'expectations',
+  policy: 'policy',
   release: 'signed release',
   measurements: 'measurements',
   configuration: 'boot configuration',
@@ -37,7 +38,7 @@ const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
 
 /**
  * Finds the kind of a file. Does not check the file fully: the client or the page does this later.
- * Throws ExpectationFault for a file of unknown kind.
+ * Throws PolicyFault for a file of unknown kind.
  */
 export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
   const { text, json } = read(bytes)
@@ -48,22 +49,18 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
   const format = memberOf(json, 'format')
   if (typeof format === 'string' && format.startsWith('affidavit-release'))
     return { name, kind: 'release', text }
-  if (EXPECTED_MEMBERS.some((member) => Object.hasOwn(json, member)))
-    return { name, kind: 'expectations', value: json }
+  if (isPolicy(json)) return { name, kind: 'policy', value: json }
   const value = registersOf(json)
   if (value !== null) return { name, kind: 'measurements', value }
   if (Object.hasOwn(json, 'providers')) return { name, kind: 'configuration', text }
-  throw unfit(`${name} is not a release, expectations, measurements or a boot configuration.`)
+  throw unfit(`${name} is not a policy, a release, measurements or a boot configuration.`)
 }
 
 /**
- * Of two files with the same name, the later is used. A file with expectations replaces the form
- * fields that it fills. Throws ExpectationFault like fillExpectations.
+ * Of two files with the same name, the later is used. A policy replaces the form
+ * fields that it fills. Throws PolicyFault like fillPolicy.
  */
-export function addExpectedFile(
-  own: FormExpectations,
-  file: ExpectedFile,
-): Partial<FormExpectations> {
+export function addExpectedFile(own: FormPolicy, file: ExpectedFile): Partial<FormPolicy> {
   const added = (files: readonly File[], text: string) => [
     ...files.filter(({ name }) => name !== file.name),
     new File([text], file.name),
@@ -76,12 +73,12 @@ export function addExpectedFile(
     case 'roots':
       return { roots: added(own.roots, file.text) }
     case 'measurements': {
-      const { measurements } = fillExpectations(file)
+      const { measurements } = fillPolicy(file)
       const sets = own.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '')
       return { measurements: [...new Set([...sets, measurements])].join('\n\n') }
     }
-    case 'expectations': {
-      const filled = Object.entries(fillExpectations(file))
+    case 'policy': {
+      const filled = Object.entries(fillPolicy(file))
       return Object.fromEntries(filled.filter(([, value]) => value.length > 0))
     }
   }
@@ -89,20 +86,22 @@ export function addExpectedFile(
 
 /**
  * The file must pass the same checks as in the client and on the command line. Throws
- * ExpectationFault for a file that fails these checks or is of another kind.
+ * PolicyFault for a file that fails these checks or is of another kind.
  */
-export function fillExpectations(file: ExpectedFile): Filled {
+export function fillPolicy(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
   const { kind, value } = file
   if (kind === 'measurements')
     return { ...fieldsOf({}, file.name), measurements: writeSet(value, file.name) }
   try {
-    readExpectationsFile(value as ExpectationsFile)
+    readEnclavesPolicy(value as Policy)
   } catch (fault) {
-    if (!(fault instanceof ExpectationsError)) throw fault
-    throw unfilled(`${file.name} is not a file of expectations: ${fault.message}.`)
+    if (!(fault instanceof PolicyError)) throw fault
+    throw unfilled(`${file.name} is not a policy: ${fault.message}.`)
   }
-  return fieldsOf(value, file.name)
+  const { enclaves, providers } = value
+  const fields = fieldsOf(isJsonObject(enclaves) ? enclaves : {}, file.name)
+  return { ...fields, providers: providers === undefined ? '' : JSON.stringify(providers, null, 2) }
 }
 
 function fieldsOf(value: JsonObject, name: string): Filled {
@@ -126,14 +125,11 @@ function fieldsOf(value: JsonObject, name: string): Filled {
   }
 }
 
-const EXPECTED_MEMBERS = [
-  'measurements',
-  'configurations',
-  'roots',
-  'releases',
-  'releaseKeys',
-  'releaseSigners',
-]
+/** A boot configuration has `providers` too, beside its chain. */
+function isPolicy(json: JsonObject): boolean {
+  if (Object.hasOwn(json, 'enclaves')) return true
+  return Object.hasOwn(json, 'providers') && !Object.hasOwn(json, 'chain_id')
+}
 
 /**
  * `text` is null if it is not UTF-8. `json` is null for a text that is not a JSON object, or that
@@ -158,7 +154,7 @@ function read(bytes: Uint8Array): {
  * Returns registers by name (`PCR0`), from `{"PCR0": "…"}` or `{"0": "…"}`. Image builders write
  * such an object under `Measurements`, so this function reads that object too. Null for an object
  * without registers. Refuses an invalid name of a register, because it would weaken the
- * expectations to ignore that register.
+ * policy to ignore that register.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
@@ -178,7 +174,7 @@ function registersOf(json: JsonObject): JsonObject | null {
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /**
- * One register per line. Refuses a value that is not text, because it would weaken the expectations
+ * One register per line. Refuses a value that is not text, because it would weaken the policy
  * to ignore that register.
  */
 function writeSet(set: Json, file: string): string {
@@ -200,16 +196,16 @@ function textsOf(value: Json | undefined): readonly string[] {
   return listOf(value).flatMap((one) => (typeof one === 'string' ? [one] : []))
 }
 
-function unfit(message: string): ExpectationFault {
-  return new ExpectationFault(
+function unfit(message: string): PolicyFault {
+  return new PolicyFault(
     message,
-    'Give a release, expectations, measurements, a boot configuration or a root certificate.',
+    'Give a policy, a release, measurements, a boot configuration or a root certificate.',
   )
 }
 
-function unfilled(message: string): ExpectationFault {
-  return new ExpectationFault(
+function unfilled(message: string): PolicyFault {
+  return new PolicyFault(
     message,
-    'Give a file of expectations (expect.json) that has code and configuration, or measurements as JSON. Releases, roots and configurations have their own fields.',
+    'Give policy.json, or measurements as JSON. Releases, roots and configurations have their own fields.',
   )
 }

@@ -1,12 +1,12 @@
 import type { EifReport } from '#attestation/eif/measure-eif.ts'
 import type { AttestationFacts, RuleOutcome } from '#attestation/nitro/facts.ts'
-import type { ReleaseFile } from '#attestation/report/expectation-files.ts'
 import type { EvidenceJudgement } from '#attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '#attestation/report/judge-releases.ts'
+import type { ReleaseFile } from '#attestation/report/release-file.ts'
 import type { ImageComparison } from './compare-image.ts'
 
 /** What the reader entered: texts of fields, and files. */
-export type GivenExpectations = {
+export type GivenPolicy = {
   /** Signed releases, or lists of signed releases. */
   readonly releases: readonly Blob[]
   /** One per line. */
@@ -25,8 +25,8 @@ export type GivenExpectations = {
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
-  /** For the provider's machine: at most one file. */
-  readonly providerPolicies: readonly Blob[]
+  /** `providers` of a policy, as JSON. */
+  readonly providers: string
   /** Outcomes of incomplete answers that the reader accepts. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
@@ -41,15 +41,14 @@ export type GivenExpectations = {
 }
 
 /** Blobs in the page's fields are files that the reader chose. */
-export type FormExpectations = GivenExpectations & {
+export type FormPolicy = GivenPolicy & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
   readonly roots: readonly File[]
   readonly revocationLists: readonly File[]
-  readonly providerPolicies: readonly File[]
 }
 
-export const NO_EXPECTATIONS: FormExpectations = {
+export const NO_POLICY: FormPolicy = {
   releases: [],
   releaseKeys: '',
   releaseSigners: '',
@@ -61,7 +60,7 @@ export const NO_EXPECTATIONS: FormExpectations = {
   rootText: '',
   roots: [],
   revocationLists: [],
-  providerPolicies: [],
+  providers: '',
   outcomes: [],
   confirmations: '',
   nonce: '',
@@ -70,7 +69,7 @@ export const NO_EXPECTATIONS: FormExpectations = {
   maxAge: '',
 }
 export type Filled = Pick<
-  FormExpectations,
+  FormPolicy,
   | 'releases'
   | 'releaseKeys'
   | 'releaseSigners'
@@ -79,7 +78,8 @@ export type Filled = Pick<
   | 'configurationFiles'
   | 'roots'
   | 'rootText'
->
+> &
+  Partial<Pick<FormPolicy, 'providers'>>
 
 /** `auto`: the first bytes show the kind. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
@@ -92,7 +92,7 @@ export type Job = {
   readonly answer: Blob | null
   /** True if the kept stream is from a call with an `Idempotency-Key`. */
   readonly idempotent: boolean
-  readonly expectations: GivenExpectations
+  readonly policy: GivenPolicy
   /** The endpoint of the chain, to ask about the block. Null: the chain is not asked. */
   readonly rpc: string | null
 }
@@ -111,7 +111,7 @@ export type JobOutcome =
   /** The source could not be checked. `message` states why, `advice` what the reader can do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** Which expectations the reader gave. They decide which advice the report gives. */
+/** What the policy of the reader has. It decides which advice the report gives. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
@@ -143,7 +143,7 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly comparison: ImageComparison }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** From the page to its worker: a job, or a file that fills fields of expectations. */
+/** From the page to its worker: a job, or a file that fills fields of the policy. */
 export type JobRequest = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
 /** From the worker to the page. */
 export type JobReply =

@@ -1,23 +1,23 @@
-import type { GivenExpectations } from './job.ts'
+import type { GivenPolicy } from './job.ts'
 
 /**
- * A link to this page may carry these expectations, but never evidence or content. The maker of the
- * evidence may have written the link. So a link cannot make the page trust more (roots, any code,
- * debug mode, cut answers), or call a chain's endpoint. The texts are in the fragment of the URL,
- * which browsers do not send.
+ * A link to this page may carry these parts of a policy, but never evidence or content. The maker
+ * of the evidence may have written the link. So a link cannot make the page trust more (roots, any
+ * code, debug mode, cut answers), or call a chain's endpoint. The texts are in the fragment of the
+ * URL, which browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
-export type Linked = Pick<GivenExpectations, (typeof LINKED)[number]>
+export type Linked = Pick<GivenPolicy, (typeof LINKED)[number]>
 
 /** Characters of a member's text in a link. */
 const MEMBER_LENGTH_MAX = 8_000
 
-/** Empty without expectations. */
-export function writeFragment(expectations: GivenExpectations): string {
+/** Empty without these parts. */
+export function writeFragment(policy: GivenPolicy): string {
   const parameters = new URLSearchParams(
     LINKED.flatMap((name) => {
-      const text = expectations[name].trim()
+      const text = policy[name].trim()
       return text === '' ? [] : [[name, text] as [string, string]]
     }),
   )
@@ -29,7 +29,7 @@ export function writeFragment(expectations: GivenExpectations): string {
  * A text from the link replaces the reader's text, unless it lowers the number of signers. A number
  * that is not valid counts as 0.
  */
-export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
+export function takeLinked<Own extends GivenPolicy>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))
   const isFewer = countOf(linked.releaseSigners) < countOf(own.releaseSigners)
   const isKept = own.releaseSigners.trim() !== '' && isFewer
@@ -41,7 +41,7 @@ function countOf(text: string): number {
   return /^\d+$/.test(text.trim()) ? Number(text) : 0
 }
 
-/** An attacker may control the fragment. Null when it carries no expectations. */
+/** An attacker may control the fragment. Null when it carries none of them. */
 export function readFragment(fragment: string): Linked | null {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ''))
   const textOf = (name: (typeof LINKED)[number]) =>

@@ -2,7 +2,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import type { Linked } from './link.ts'
 
 /**
- * Expectations from a link are claims of the link's author. The reader decides whether to use them.
+ * A policy from a link is a claim of the link's author. The reader decides whether to use it.
  */
 export function LinkedNotice({
   linked,
@@ -16,8 +16,8 @@ export function LinkedNotice({
   return (
     <div class="notice warn">
       <p>
-        The link that you followed contains expectations. Use them only if you trust the person who
-        gave you the link: a forger can choose expectations that match a forgery.
+        The link that you followed contains a policy. Use it only if you trust the person who gave
+        you the link: a forger can choose a policy that fits a forgery.
       </p>
       <dl class="pairs">
         {Object.entries(linked)

@@ -97,12 +97,12 @@ export function DocumentReport({
 
 function documentAdvice(code: string): string {
   if (code === 'root_untrusted')
-    return 'Does it come from a development enclave? The root is in DATA_DIR/nsm/root.crt.pem: give it under “What you expect”, “Roots”.'
+    return 'Does it come from a development enclave? The root is in DATA_DIR/nsm/root.crt.pem: give it under “Your policy”, “Roots”.'
   if (code === 'measurement_mismatch')
-    return 'Give the expected code under “What you expect”: a release with its key, or measurements. To see what the document says, accept any code.'
+    return 'Give the expected code under “Your policy”: a release with its key, or measurements. To see what the document says, accept any code.'
   if (/not_yet|future/.test(code)) return 'Is this machine’s clock right? Set it, and check again.'
   if (/expired|too_old/.test(code))
-    return 'An old document can be checked at its own time: under “What you expect”, choose “at its own time”. Then other evidence must show when it was made.'
+    return 'An old document can be checked at its own time: under “Your policy”, choose “at its own time”. Then other evidence must show when it was made.'
   return 'Ask for the document again, from its source.'
 }
 
@@ -163,9 +163,7 @@ export function ReleaseReport({
   return (
     <>
       <VerdictHeading verdict={verdict} sentence={sentence}>
-        {verdict === 'incomplete' && (
-          <p>Under “What you expect”, give the keys that sign releases.</p>
-        )}
+        {verdict === 'incomplete' && <p>Under “Your policy”, give the keys that sign releases.</p>}
       </VerdictHeading>
       {children}
       <h2>Signatures</h2>
@@ -235,7 +233,7 @@ function ReleaseFacts({ release }: { readonly release: Release }) {
       <dt>Configuration</dt>
       <dd>
         {release.configuration === undefined ? (
-          'not named: give your own expectation'
+          'not named: give your own policy'
         ) : (
           <Hex value={release.configuration} />
         )}
@@ -291,7 +289,7 @@ export function ImageReport({
       </dl>
       <p>
         <CopyButton text={lines.join('\n')} what="the measurements" /> PCR0, 1 and 2, in the form
-        for “What you expect”
+        for “Your policy”
       </p>
       <h2>What the measurements do not say</h2>
       <ul>

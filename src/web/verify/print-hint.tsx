@@ -24,7 +24,7 @@ export function PrintHint() {
   return (
     <p class="print-only">
       This is a print of a check. Paper proves nothing: anyone can print this. Check the file
-      itself: open it, or run <code>affidavit verify FILE --expect expect.json</code>.
+      itself: open it, or run <code>affidavit verify FILE --policy policy.json</code>.
     </p>
   )
 }

@@ -9,7 +9,6 @@ import { createAttestationVerifier } from '#attestation/nitro/verify-attestation
 import { RELEASE_FORMAT } from '#attestation/release/release.ts'
 import { RELEASES_FORMAT } from '#attestation/release/release-list.ts'
 import { hasKnownCode } from '#attestation/report/enclave-code.ts'
-import { parseReleaseFile } from '#attestation/report/expectation-files.ts'
 import { decodeDocumentFile, judgeDocument } from '#attestation/report/judge-document.ts'
 import { judgeEvidence } from '#attestation/report/judge-evidence.ts'
 import { judgeReleaseFile, statusOf } from '#attestation/report/judge-releases.ts'
@@ -20,6 +19,7 @@ import {
   readEvidence,
   readKeptFiles,
 } from '#attestation/report/read-evidence.ts'
+import { parseReleaseFile } from '#attestation/report/release-file.ts'
 import { isOtherRoot } from '#attestation/report/unknown-root.ts'
 import {
   checkBegun,
@@ -31,16 +31,9 @@ import { fetchChainFacts } from '#client/chain-facts.ts'
 import { AffidavitError } from '#client/errors.ts'
 import { bytesOf } from './bytes-of.ts'
 import { compareImage } from './compare-image.ts'
-import { ExpectationFault } from './expectation-fault.ts'
-import type {
-  DocumentFound,
-  GivenExpectations,
-  ImageFound,
-  Job,
-  JobOutcome,
-  SourceKind,
-} from './job.ts'
-import { type JobExpectations, readCount, readGivenExpectations } from './read-expectations.ts'
+import type { DocumentFound, GivenPolicy, ImageFound, Job, JobOutcome, SourceKind } from './job.ts'
+import { PolicyFault } from './policy-fault.ts'
+import { type JobPolicy, readCount, readGivenPolicy } from './read-policy.ts'
 
 /** The limit of the command line. Images have no such limit, because they are read in parts. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
@@ -56,7 +49,7 @@ const CHAIN_TIMEOUT_MS = 30_000
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {
     checkContext()
-    const read = await readGivenExpectations(job.expectations)
+    const read = await readGivenPolicy(job.policy)
     const kind = job.kind === 'auto' ? await recognize(job.source) : job.kind
     switch (kind) {
       case 'image':
@@ -76,7 +69,7 @@ export async function runJob(job: Job, onProgress: (done: number) => void): Prom
 /** Browsers offer no cryptography to a page that was loaded over http from another machine. */
 function checkContext(): void {
   if (globalThis.isSecureContext) return
-  throw new ExpectationFault(
+  throw new PolicyFault(
     'This page came from another machine without encryption. On such a page this browser cannot check signatures.',
     'Open the page over https. Or save it with the button below and open the file from your disk.',
   )
@@ -90,9 +83,9 @@ async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   if (isEventStream(start)) return 'evidence'
   const text = new TextDecoder().decode(start).trim()
   if (text.startsWith('-----BEGIN CERTIFICATE'))
-    throw new ExpectationFault(
+    throw new PolicyFault(
       'This is a certificate, not evidence.',
-      'A root that you trust goes into “What you expect”, under “Roots”.',
+      'A root that you trust goes into “Your policy”, under “Roots”.',
     )
   if (/^(0x)?(84|d2)[0-9a-f\s]+$/i.test(text) || /^(hE|0o)[\w+/=\s-]+$/.test(text))
     return 'document'
@@ -100,11 +93,11 @@ async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   return format === RELEASE_FORMAT || format === RELEASES_FORMAT ? 'release' : 'evidence'
 }
 
-async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
-  const { source, request, answer, idempotent, rpc, expectations } = job
+async function judgeOne(job: Job, read: JobPolicy): Promise<JobOutcome> {
+  const { source, request, answer, idempotent, rpc, policy } = job
   const { expected } = read
   if (expected.confirmationsMin !== null && rpc === null)
-    throw new ExpectationFault(
+    throw new PolicyFault(
       'You expect confirmations, but you ask no chain: only a chain can confirm a block.',
       'Give the URL of a chain endpoint and press “Ask the chain”, or clear the number.',
     )
@@ -117,7 +110,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   const evidence = readEvidence(bytes, kept.requestBody, idempotent)
   const isOfOne =
     evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
-  const verifier = await openVerifier(expectations, { isOfOne, nowMs: Date.now() })
+  const verifier = await openVerifier(policy, { isOfOne, nowMs: Date.now() })
   const askChain = rpc === null ? null : (blocks: NamedBlocks) => askChainAt(rpc, blocks)
   const judged = await judgeEvidence(evidence, { expected, kept, verifier, askChain })
   const [unused] = isOfOne ? [] : verifier.unused()
@@ -138,7 +131,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
 
 /** Uses the reader's revocation lists. */
 async function openVerifier(
-  { revocationLists }: GivenExpectations,
+  { revocationLists }: GivenPolicy,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
 ): Promise<ListingVerifier> {
   const files = revocationLists.map(async (blob, at) => {
@@ -155,25 +148,25 @@ function askChainAt(url: string, blocks: NamedBlocks) {
   return fetchChainFacts({ fetch, timeoutMs: CHAIN_TIMEOUT_MS }, url, blocks)
 }
 
-async function judgeOneDocument(job: Job, read: JobExpectations): Promise<DocumentFound> {
-  const { expectations } = job
+async function judgeOneDocument(job: Job, read: JobPolicy): Promise<DocumentFound> {
+  const { policy } = job
   const document = decodeDocumentFile(await bytesOf(job.source, SOURCE_BYTES_MAX, 'The document'))
-  const at = expectations.time === 'given' ? readTime(expectations.at) : new Date()
-  const nonce = expectations.nonce.trim()
+  const at = policy.time === 'given' ? readTime(policy.at) : new Date()
+  const nonce = policy.nonce.trim()
   if (!/^(0x)?([0-9a-f]{2})*$/i.test(nonce))
-    throw new ExpectationFault(
+    throw new PolicyFault(
       'The nonce is not hex.',
       'Give pairs of hex digits, or leave the field empty.',
     )
   const { measurements, roots } = read.expected.attestation
-  const maxAge = readCount(expectations.maxAge, 'The greatest age in seconds', 999_999_999)
-  const verifier = await openVerifier(expectations, { isOfOne: true, nowMs: at.getTime() })
+  const maxAge = readCount(policy.maxAge, 'The greatest age in seconds', 999_999_999)
+  const verifier = await openVerifier(policy, { isOfOne: true, nowMs: at.getTime() })
   const judged = await judgeDocument(document, {
     at,
     verifier,
     policy: {
       ...read.expected.attestation,
-      mode: expectations.time === 'own' ? 'historical' : 'current',
+      mode: policy.time === 'own' ? 'historical' : 'current',
       ...(nonce === '' ? {} : { nonce: hexOf(nonce.replace(/^0x/i, '')) }),
       ...(maxAge === null ? {} : { maxAgeMs: maxAge * 1000 }),
     },
@@ -197,7 +190,7 @@ function readTime(text: string): Date {
   const trimmed = text.trim()
   const time = /^\d{1,12}$/.test(trimmed) ? new Date(Number(trimmed) * 1000) : new Date(trimmed)
   if (trimmed !== '' && !Number.isNaN(time.getTime())) return time
-  throw new ExpectationFault(
+  throw new PolicyFault(
     'This is not a valid time.',
     'Give a time such as 2026-11-21T14:00:00Z, or seconds since 1970.',
   )
@@ -207,7 +200,7 @@ function hexOf(digits: string): Uint8Array {
   return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16))
 }
 
-async function judgeRelease(job: Job, read: JobExpectations): Promise<JobOutcome> {
+async function judgeRelease(job: Job, read: JobPolicy): Promise<JobOutcome> {
   const bytes = await bytesOf(job.source, SOURCE_BYTES_MAX, 'The release')
   const file = parseReleaseFile(parseExactJson(bytes))
   const entries = file.kind === 'release' ? [] : file.signed.list.releases
@@ -220,7 +213,7 @@ const PROGRESS_BYTES = 4 * 1024 * 1024
 
 async function measure(
   source: Blob,
-  { expected }: JobExpectations,
+  { expected }: JobPolicy,
   onProgress: (done: number) => void,
 ): Promise<ImageFound> {
   try {
@@ -254,7 +247,7 @@ async function* readChunks(
 
 /** States why nothing could be checked, and what to do. */
 function refusalOf(fault: unknown): JobOutcome {
-  if (fault instanceof ExpectationFault)
+  if (fault instanceof PolicyFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }
   if (fault instanceof EvidenceError)
     return { kind: 'refused', message: fault.message, advice: EVIDENCE_ADVICE[fault.code] }

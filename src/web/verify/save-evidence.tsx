@@ -27,8 +27,8 @@ export function SaveEvidence({ source }: { readonly source: Blob }) {
         </button>
         <span class="grow">
           The file contains the evidence with every question and answer in it, and this page, which
-          shows and checks it without a network. What you expect, and what you gave beside the
-          evidence, is not in the file.
+          shows and checks it without a network. Your policy, and what you gave beside the evidence,
+          is not in the file.
         </span>
       </p>
       <div role="status">

@@ -1,5 +1,5 @@
-import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from './job.ts'
+import { PolicyFault } from './policy-fault.ts'
 
 /** Runs jobs in a worker, one at a time. */
 export type Checker = {
@@ -65,7 +65,7 @@ export function createChecker(): Checker {
 
 /**
  * Reads the file in a second worker, so that a running check continues. Rejects with
- * ExpectationFault for a file that fills no fields.
+ * PolicyFault for a file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
@@ -77,7 +77,7 @@ export async function fillInWorker(file: Blob): Promise<Filled> {
       worker.postMessage(asked)
     })
     if ('filled' in reply) return reply.filled
-    throw new ExpectationFault(reply.message, reply.advice)
+    throw new PolicyFault(reply.message, reply.advice)
   } finally {
     worker.terminate()
   }

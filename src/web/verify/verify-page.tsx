@@ -1,18 +1,18 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { useDroppedFiles } from '../kit/dropped-file.ts'
-import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
-import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
+import { PolicyNotice } from '../kit/policy-notice.tsx'
+import { givePolicy, usePolicy } from '../kit/tab-policy.ts'
 import { CopyButton } from '../kit/values.tsx'
 import { ChainPanel, explorerOf } from './chain-panel.tsx'
 import { EvidenceReport } from './evidence-report.tsx'
-import { ExpectationsForm } from './expectations-form.tsx'
 import { FilesField, Tick } from './fields.tsx'
 import type { Job, JobOutcome, SourceKind } from './job.ts'
 import { readFragment, takeLinked, writeFragment } from './link.ts'
 import { LinkedNotice } from './linked-notice.tsx'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
+import { PolicyForm } from './policy-form.tsx'
 import { PrintHint } from './print-hint.tsx'
 import { SaveEvidence } from './save-evidence.tsx'
 import { OWN_EVIDENCE } from './saved-file.ts'
@@ -45,8 +45,8 @@ export function VerifyPage() {
   const [request, setRequest] = useState<readonly File[]>([])
   const [answer, setAnswer] = useState<readonly File[]>([])
   const [idempotent, setIdempotent] = useState(false)
-  const { own, inForce } = useExpectations()
-  const { expectations } = inForce
+  const { own, inForce } = usePolicy()
+  const { policy } = inForce
   const [isExpecting, setIsExpecting] = useState(false)
   // While a verdict is shown, the forms below are folded until the reader opens them.
   const [isOpen, setIsOpen] = useState(true)
@@ -62,7 +62,7 @@ export function VerifyPage() {
       request,
       answer,
       idempotent,
-      expectations,
+      policy,
       ...(isChainAsked ? [chain.rpc.trim(), chain.confirmations.trim()] : []),
     ],
     isChainAsked,
@@ -76,8 +76,8 @@ export function VerifyPage() {
       request: request[0] ?? null,
       answer: answer[0] ?? null,
       idempotent,
-      expectations: {
-        ...expectations,
+      policy: {
+        ...policy,
         confirmations: rpc === null ? '' : chain.confirmations,
       },
       rpc,
@@ -110,7 +110,7 @@ export function VerifyPage() {
         <LinkedNotice
           linked={linked}
           onUse={() => {
-            giveExpectations(takeLinked(own, linked), { isLinked: true })
+            givePolicy(takeLinked(own, linked), { isLinked: true })
             setIsExpecting(true)
             setIsOpen(true)
             setLinked(null)
@@ -126,7 +126,7 @@ export function VerifyPage() {
           </p>
         </>
       )}
-      {!isJudged && <ExpectationsNotice />}
+      {!isJudged && <PolicyNotice />}
       <details
         class={isJudged ? 'panel forms' : 'forms'}
         open={isOpen}
@@ -163,13 +163,13 @@ export function VerifyPage() {
           open={isExpecting}
           onToggle={({ currentTarget }) => setIsExpecting(currentTarget.open)}
         >
-          <summary>What you expect: code, configuration, roots</summary>
-          <ExpectationsForm given={own} readFile={fillInWorker} onChange={giveExpectations} />
+          <summary>Your policy: code, configuration, roots, providers</summary>
+          <PolicyForm given={own} readFile={fillInWorker} onChange={givePolicy} />
           {!IS_COPY && writeFragment(own) !== '' && (
             <p>
               <CopyButton
                 text={`${location.origin}${location.pathname}${writeFragment(own)}`}
-                what="a link with these expectations"
+                what="a link with this policy"
               />{' '}
               a link with these keys, measurements and configurations. It contains no evidence, no
               roots, and no option that accepts more than these.
@@ -299,7 +299,7 @@ function OutcomeView({
   readonly outcome: JobOutcome
   readonly explorer: string
 }) {
-  const notice = <ExpectationsNotice isUnderVerdict={true} />
+  const notice = <PolicyNotice isUnderVerdict={true} />
   switch (outcome.kind) {
     case 'evidence':
       return (

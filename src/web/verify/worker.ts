@@ -1,6 +1,6 @@
-import { ExpectationFault } from './expectation-fault.ts'
 import { fillHere } from './fill-here.ts'
 import type { FilledReply, JobReply, JobRequest } from './job.ts'
+import { PolicyFault } from './policy-fault.ts'
 import { runJob } from './run-job.ts'
 
 /*
@@ -31,7 +31,7 @@ async function fill(file: Blob): Promise<FilledReply> {
   try {
     return { filled: await fillHere(file) }
   } catch (fault) {
-    if (fault instanceof ExpectationFault) return { message: fault.message, advice: fault.advice }
+    if (fault instanceof PolicyFault) return { message: fault.message, advice: fault.advice }
     return {
       message: `The file cannot be read: ${fault instanceof Error ? fault.message : String(fault)}`,
       advice: 'Choose the file again: it may have changed on the disk.',

@@ -53,7 +53,7 @@ export function buildAttested(
   })
   return {
     bundle: withProvider(bundle, bytes),
-    policy: { ...policy, providerPolicy: parseProviderPolicy(policyFile) },
+    policy: { ...policy, providers: [parseProviderPolicy(policyFile)] },
     providerPolicy: policyFile,
     chain,
   }

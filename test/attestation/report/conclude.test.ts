@@ -169,7 +169,7 @@ function judged(evidence: Json, expected: Partial<ExpectedEvidence>) {
       configurations,
       confirmationsMin: null,
       outcomes: null,
-      providerPolicy: null,
+      providers: null,
       ...expected,
     },
     kept: { requestBody: null, answer: null, savedRequest: null },

@@ -18,9 +18,9 @@ export type Draft = Omit<ConformanceCase, 'source' | 'demands'> & {
 
 export type DraftDemands = Omit<
   Demands,
-  'roots' | 'releases' | 'request' | 'answer' | 'crls' | 'provider_policy'
+  'roots' | 'releases' | 'request' | 'answer' | 'crls' | 'policy'
 > & {
-  readonly provider_policy?: Content
+  readonly policy?: Content
   readonly roots?: readonly Content[]
   readonly releases?: readonly Content[]
   readonly request?: Content

@@ -21,6 +21,7 @@ import {
   notAccepted,
   OFFLINE,
   textOf,
+  UNREADABLE,
   verified,
 } from './draft.ts'
 
@@ -29,8 +30,10 @@ const { bundle, providerPolicy, chain } = buildAttested(
   {},
   { neighbours: [2, 3] },
 )
-const policy = textOf(Buffer.from(providerPolicy).toString())
-const DEMANDED: DraftDemands = { ...EXPECTED, provider_policy: policy }
+const policyOf = (...policies: readonly Uint8Array[]) =>
+  textOf(`{"providers":[${policies.map((one) => Buffer.from(one)).join()}]}`)
+const policy = policyOf(providerPolicy)
+const DEMANDED: DraftDemands = { ...EXPECTED, policy }
 const KEY = "provider's key"
 const ATTESTED = 'provider attested'
 const DAY_MS = 86_400_000
@@ -68,7 +71,7 @@ function ofChange(
   const built = buildAttested(kind, changes, { neighbours: [2, 3] })
   const demands = {
     ...EXPECTED,
-    provider_policy: textOf(Buffer.from(built.providerPolicy).toString()),
+    policy: policyOf(built.providerPolicy),
   }
   return draft(name, built.bundle, [about, refused([ATTESTED], ...notChecked, OFFLINE), demands])
 }
@@ -105,6 +108,23 @@ function ofBlock(
   return draft(name, source, [about, expect, { ...DEMANDED, chain: answers }])
 }
 
+const elsewhere = buildAttested('dstack', { policy: { origins: ['https://other.example'] } })
+const OWN = Buffer.from(providerPolicy).toString()
+
+/** Policies that are refused before the evidence is read. */
+const MALFORMED: readonly (readonly [name: string, about: string, text: string])[] = [
+  ['empty', 'a policy with neither enclaves nor providers', '{}'],
+  ['no-providers', 'a policy with an empty list of providers', '{"providers":[]}'],
+  [
+    'unknown-member',
+    'a policy with a member that there is not',
+    `{"providers":${OWN},"expect":{}}`,
+  ],
+  ['twice', 'a policy with a member twice', `{"providers":${OWN},"providers":${OWN}}`],
+  ['bare', 'the policy of a provider that is not in providers', OWN],
+  ['open-enclaves', 'a policy of enclaves without code', `{"providers":${OWN},"enclaves":{}}`],
+]
+
 const firmware = { mrtd: '11'.repeat(48), rtmr0: '22'.repeat(48) }
 const kernel = { rtmr1: 'a1'.repeat(48), rtmr2: 'a2'.repeat(48), rtmr3: '00'.repeat(48) }
 const floors = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
@@ -121,6 +141,19 @@ export const providerCases: readonly Draft[] = [
     verified(KEY, ATTESTED, OFFLINE),
     EXPECTED,
   ]),
+  draft('second-policy', bundle, [
+    'a policy of two providers: the second is that of the evidence',
+    verified(OFFLINE),
+    { ...EXPECTED, policy: policyOf(elsewhere.providerPolicy, providerPolicy) },
+  ]),
+  draft('unlisted', bundle, [
+    'a policy of providers, of which none is that of the evidence',
+    notAccepted([ATTESTED], KEY, OFFLINE),
+    { ...EXPECTED, policy: policyOf(elsewhere.providerPolicy) },
+  ]),
+  ...MALFORMED.map(([name, about, text]) =>
+    draft(`policy/${name}`, bundle, [about, UNREADABLE, { ...EXPECTED, policy: textOf(text) }]),
+  ),
   draft('no-evidence', buildEvidence({ neighbours: [2, 3] }).bundle, [
     'a policy for the provider, and a bundle without evidence',
     incomplete(KEY, ATTESTED, OFFLINE),

@@ -135,7 +135,7 @@ describe.skipIf(!need.isMet)('coding agents without a network', () => {
       )
       await agents.close()
       const file = fileIn('../run.json')
-      const { stdout } = await runCli(['verify', file, '--expect', service.expectFile])
+      const { stdout } = await runCli(['verify', file, '--policy', service.policyFile])
       expect(stdout).toMatch(/^INCOMPLETE: /)
       expect(stdout).toMatch(
         /answers in requests +item \d+ \(called Edit\) .* differs from call \d/,

@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { readGatewaySettings } from '#src/cli/config.ts'
-import { openExpectations } from '#src/cli/expectations-file.ts'
 import {
   demandsAttestation,
   readAttestationPolicy,
@@ -8,11 +7,12 @@ import {
   readRoots,
 } from '#src/cli/expected-evidence.ts'
 import type { AttestationOptions, BundleOptions } from '#src/cli/options.ts'
+import { loadPolicy } from '#src/cli/policy-file.ts'
 import { openExpectedReleases, readReleaseTrust } from '#src/cli/release/accepted-releases.ts'
 import { readReleaseKey } from '#src/cli/release/release-files.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
-  expect: '/nowhere',
+  policy: '/nowhere',
   pcr: new Map([[0, new Uint8Array(48).fill(1)]]),
   anyMeasurement: true,
   allowDebug: true,
@@ -24,7 +24,6 @@ const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOption
   configuration: ['ab'.repeat(32)],
   rpc: 'http://127.0.0.1:1',
   confirmations: 9,
-  providerPolicy: '/nowhere',
   allowOutcome: ['client_disconnected'],
 }
 
@@ -69,10 +68,10 @@ describe('options of the command line that Object.prototype has', () => {
 })
 
 it.each([
-  ['--expect', openExpectations],
+  ['--policy', loadPolicy],
   ['--root', readRoots],
   ['--release-key', readReleaseKey],
-])('%s takes no URL, because a gateway could serve its own expectations', async (name, read) => {
+])('%s takes no URL, because a gateway could serve its own policy', async (name, read) => {
   await expect(read('http://127.0.0.1:9/file')).rejects.toMatchObject({
     exitCode: 2,
     message: expect.stringMatching(new RegExp(`^${name}: expected .*, got a URL: `)),

@@ -7,8 +7,8 @@ beforeAll(async () => {
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
-it("a gateway with the operator's own enclaves has no expectations of itself, and marks no page", async () => {
-  const reply = await fetch(`${gateway.url}/development/expectations`)
+it("a gateway with the operator's own enclaves has no policy for itself, and marks no page", async () => {
+  const reply = await fetch(`${gateway.url}/development/policy`)
   expect(reply.status).toBe(404)
   expect(await reply.json()).toMatchObject({ error: { code: 'not_found' } })
   const page = await (await fetch(`${gateway.url}/verify`)).text()

@@ -31,7 +31,7 @@ beforeAll(async () => {
     policyFile: join(folder, 'policy.json'),
   }
   await writeFile(demo.caFile, provider.ca)
-  await writeFile(demo.policyFile, JSON.stringify(provider.policy))
+  await writeFile(demo.policyFile, JSON.stringify({ providers: provider.policy }))
   gateway = await startGateway({
     attested: demo,
     fetchRecentBlock: async () => ({ chainId: 1, number: 17, hash: HASH }),

@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
-import { type ExpectationsFile, readExpectationsFile } from '#attestation/report/expectations.ts'
+import { parsePolicy, readPolicyFile } from '#attestation/report/policy-file.ts'
 import { runCli } from '../run-cli.ts'
 import type { SharedAffidavit } from '../use-affidavit.ts'
 
@@ -23,7 +23,7 @@ export type AgentAccount = {
 
 /** Makes an account with a key. */
 export async function openAgentAccount(
-  { url, dataFolder, expectFile }: SharedAffidavit,
+  { url, dataFolder, policyFile }: SharedAffidavit,
   name: string,
 ): Promise<AgentAccount> {
   const variables = { DATA_DIR: dataFolder }
@@ -36,8 +36,7 @@ export async function openAgentAccount(
     expect(reply.status).toBe(200)
     return new Uint8Array(await reply.arrayBuffer())
   }
-  const expectations: ExpectationsFile = JSON.parse(await readFile(expectFile, 'utf8'))
-  const policy = readExpectationsFile(expectations)
+  const policy = await readPolicyFile(parsePolicy(await readFile(policyFile)))
   return {
     apiKey,
     async verifyCalls() {

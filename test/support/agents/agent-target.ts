@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
-import { type ExpectationsFile, readExpectationsFile } from '#attestation/report/expectations.ts'
+import { parsePolicy, readPolicyFile } from '#attestation/report/policy-file.ts'
 import type { SessionBundle } from '#attestation/session/session-bundle.ts'
 import type { SessionCheckName } from '#attestation/session/session-checks.ts'
 import { verifySession } from '#attestation/session/verify-session.ts'
@@ -97,15 +97,14 @@ async function endSession(baseURL: string, apiKey: string): Promise<void> {
 /** Checks a file as its receiver does, offline: as it is, and broken in every way. */
 async function verifySessionFile(
   file: string,
-  { expectFile }: Pick<SharedAffidavit, 'expectFile'>,
+  { policyFile }: Pick<SharedAffidavit, 'policyFile'>,
 ): Promise<readonly AgentCall[]> {
   const session: SessionBundle = JSON.parse(await readFile(file, 'utf8'))
-  const verified = await runCli(['verify', file, '--expect', expectFile])
+  const verified = await runCli(['verify', file, '--policy', policyFile])
   expect(verified, verified.stdout).toMatchObject({ code: 0, stderr: '' })
   expect(verified.stdout).toMatch(/^VERIFIED: /)
   expect(verified.stdout).toContain(`These are ${session.calls.length} calls of one session`)
-  const expectations: ExpectationsFile = JSON.parse(await readFile(expectFile, 'utf8'))
-  const policy = readExpectationsFile(expectations)
+  const policy = await readPolicyFile(parsePolicy(await readFile(policyFile)))
   for (const [wrong, calls] of Object.entries(breakCalls(session.calls))) {
     const report = await verifySession({ ...session, calls } as unknown as Json, policy)
     const found = report.checks.find(({ name }) => name === wrong)?.outcome

@@ -62,13 +62,13 @@ export type Caller = {
  * connects at its first use, and again after it could not.
  */
 export function createCaller(
-  service: Pick<Deployment, 'key' | 'nodeModel' | 'readExpectations'>,
+  service: Pick<Deployment, 'key' | 'nodeModel' | 'readPolicy'>,
   origin: string,
 ): Caller {
   let connecting: Promise<Affidavit> | null = null
   const connected = async () => {
     connecting ??= service
-      .readExpectations()
+      .readPolicy()
       .then((expected) => connect({ url: origin, apiKey: service.key, ...expected, proofsMax: 1 }))
     try {
       return await connecting

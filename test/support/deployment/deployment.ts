@@ -68,7 +68,7 @@ export type Deployment = {
   /** Calls a method at the chain's own endpoint, even while the gateways are cut off from it. */
   callChain(method: string, parameters: readonly unknown[]): Promise<unknown>
   /** What a client that checks answers should expect. */
-  readExpectations(): Promise<Pick<ConnectOptions, 'expect' | 'roots'>>
+  readPolicy(): Promise<Pick<ConnectOptions, 'policy'>>
   waitUntilReady(timeoutMs?: number): Promise<void>
   stop(): Promise<void>
 }
@@ -224,7 +224,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     rootFile,
     waitUntilReady,
     callChain: (method, parameters) => callChain(chain.rpcUrl, method, parameters),
-    readExpectations: () => readExpectations(proxy.url, rootFile),
+    readPolicy: () => readPolicy(proxy.url, rootFile),
     stop: () => running.disposeAsync(),
   }
 }
@@ -302,19 +302,18 @@ export async function callChain(
 }
 
 /** The enclaves are alike, so one is enough. */
-async function readExpectations(
-  url: string,
-  rootFile: string,
-): Promise<Pick<ConnectOptions, 'expect' | 'roots'>> {
+async function readPolicy(url: string, rootFile: string): Promise<Pick<ConnectOptions, 'policy'>> {
   const reply = await fetch(`${url}/v1/attestation`)
   const { attestation } = (await reply.json()) as { readonly attestation: string }
   const { userData } = decodeAttestationPayload(decodeBase64(attestation))
   const measurement = encodeHex(MEASUREMENT)
   return {
-    expect: {
-      measurements: [{ PCR0: measurement, PCR1: measurement, PCR2: measurement }],
-      configurations: [encodeHex(userData ?? new Uint8Array())],
+    policy: {
+      enclaves: {
+        measurements: [{ PCR0: measurement, PCR1: measurement, PCR2: measurement }],
+        configurations: [encodeHex(userData ?? new Uint8Array())],
+        roots: [await readFile(rootFile, 'utf8')],
+      },
     },
-    roots: [await readFile(rootFile, 'utf8')],
   }
 }

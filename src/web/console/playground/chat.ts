@@ -2,8 +2,8 @@ import { EventParser } from '#attestation/dialects/chat/event-parser.ts'
 import type { AnchoredEvidence } from '#client/anchored.ts'
 import { type Affidavit, AffidavitError, connect, type Proof } from '#client/index.ts'
 import { OwnGatewayFault, readFault } from '../../kit/gateway.ts'
-import type { FormExpectations } from '../../verify/job.ts'
-import { clientExpectations } from './client-expectations.ts'
+import type { FormPolicy } from '../../verify/job.ts'
+import { clientPolicy } from './client-policy.ts'
 import type { ClientRefusal } from './turn.ts'
 
 /*
@@ -13,20 +13,20 @@ import type { ClientRefusal } from './turn.ts'
 
 /**
  * Connects to the gateway that served this page. `isDevelopment`: the enclaves may use another root
- * than AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted `signal`.
+ * than AWS's. Throws AnswerRefused, PolicyFault, and the reason of an aborted `signal`.
  */
 export async function openClient({
   key,
-  expectations,
+  policy,
   isEncrypted,
   signal,
 }: {
   readonly key: string
-  readonly expectations: FormExpectations
+  readonly policy: FormPolicy
   readonly isEncrypted: boolean
   readonly signal: AbortSignal
 }): Promise<{ readonly affidavit: Affidavit; readonly isDevelopment: boolean }> {
-  const { options, isDevelopment } = await clientExpectations(expectations)
+  const { options, isDevelopment } = await clientPolicy(policy)
   const affidavit = await explained(() =>
     connect({ ...options, url: location.origin, apiKey: key, encrypt: isEncrypted, signal }),
   )

@@ -1,20 +1,20 @@
 import { useRef, useState } from 'preact/hooks'
 import type { Affidavit } from '#client/index.ts'
 import { CheckList } from '../../kit/check-list.tsx'
-import { ExpectationsNotice } from '../../kit/expectations-notice.tsx'
 import { Busy, Development, FaultNotice, State } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
-import { giveExpectations, useExpectations } from '../../kit/tab-expectations.ts'
+import { PolicyNotice } from '../../kit/policy-notice.tsx'
+import { givePolicy, usePolicy } from '../../kit/tab-policy.ts'
 import { Hex, Time } from '../../kit/values.tsx'
 import { bytesOf } from '../../verify/bytes-of.ts'
-import { ExpectationFault } from '../../verify/expectation-fault.ts'
 import {
   addExpectedFile,
   EXPECTED_FILE_BYTES_MAX,
   type ExpectedFile,
   readExpectedFile,
 } from '../../verify/expected-files.ts'
-import type { FormExpectations } from '../../verify/job.ts'
+import type { FormPolicy } from '../../verify/job.ts'
+import { PolicyFault } from '../../verify/policy-fault.ts'
 import { adviceFor, type ClientRefusal } from './turn.ts'
 
 /** Whether the gateway has an enclave that the reader expects. */
@@ -40,7 +40,7 @@ export function ExpectedPanel({
   readonly connection: EnclaveConnection
   readonly onRetry: () => void
 }) {
-  const { own, inForce } = useExpectations()
+  const { own, inForce } = usePolicy()
   return (
     <section class="card expected" aria-labelledby="expected-heading">
       <h2 id="expected-heading">Which enclave must answer</h2>
@@ -58,7 +58,7 @@ export function ExpectedPanel({
           </p>
         </div>
       )}
-      <ExpectationsNotice isRevocationUsed={false} />
+      <PolicyNotice isRevocationUsed={false} />
       <ConnectionState connection={connection} onRetry={onRetry} />
       <DropZone own={own} />
       {own.releases.length > 0 && (
@@ -72,7 +72,7 @@ export function ExpectedPanel({
             rows={2}
             spellcheck={false}
             value={own.releaseKeys}
-            onInput={({ currentTarget }) => giveExpectations({ releaseKeys: currentTarget.value })}
+            onInput={({ currentTarget }) => givePolicy({ releaseKeys: currentTarget.value })}
           />
         </div>
       )}
@@ -80,7 +80,7 @@ export function ExpectedPanel({
   )
 }
 
-function DropZone({ own }: { readonly own: FormExpectations }) {
+function DropZone({ own }: { readonly own: FormPolicy }) {
   const input = useRef<HTMLInputElement>(null)
   const [isOver, setIsOver] = useState(false)
   const [fault, setFault] = useState<unknown>(null)
@@ -89,11 +89,11 @@ function DropZone({ own }: { readonly own: FormExpectations }) {
     setFault(null)
     try {
       const read = await Promise.all(Array.from(given ?? [], readFile))
-      const add = (before: FormExpectations, file: ExpectedFile) => ({
+      const add = (before: FormPolicy, file: ExpectedFile) => ({
         ...before,
         ...addExpectedFile(before, file),
       })
-      giveExpectations(read.reduce(add, own))
+      givePolicy(read.reduce(add, own))
     } catch (unfit) {
       setFault(unfit)
     }
@@ -126,13 +126,13 @@ function DropZone({ own }: { readonly own: FormExpectations }) {
         onChange={({ currentTarget }) => void take(currentTarget.files)}
       />
       <p class="hint" id="expected-hint">
-        A signed release, from its publisher. Also: expectations (<code>expect.json</code>),
+        A signed release, from its publisher. Also: a policy (<code>policy.json</code>),
         measurements, boot configuration, root certificate. They add up, and hold on all pages of
         this tab.
       </p>
       {fault !== null && (
         <FaultNotice fault={fault}>
-          {fault instanceof ExpectationFault ? fault.advice : undefined}
+          {fault instanceof PolicyFault ? fault.advice : undefined}
         </FaultNotice>
       )}
     </div>
@@ -185,7 +185,7 @@ function ConnectionWords({
     case 'failed':
       return (
         <FaultNotice fault={connection.fault} onRetry={onRetry}>
-          {connection.fault instanceof ExpectationFault ? connection.fault.advice : undefined}
+          {connection.fault instanceof PolicyFault ? connection.fault.advice : undefined}
         </FaultNotice>
       )
     case 'refused':

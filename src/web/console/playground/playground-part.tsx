@@ -1,11 +1,11 @@
 import './playground.css'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Affidavit, Proof } from '#client/index.ts'
-import { useExpectations } from '../../kit/tab-expectations.ts'
+import { usePolicy } from '../../kit/tab-policy.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
-import { takeDevelopmentExpectations } from '../../verify/development-expectations.ts'
+import { takeDevelopmentPolicy } from '../../verify/development-policy.ts'
 import { fillHere } from '../../verify/fill-here.ts'
-import type { FormExpectations } from '../../verify/job.ts'
+import type { FormPolicy } from '../../verify/job.ts'
 import { useSession } from '../session.ts'
 import type { Message } from './chat.ts'
 import { Composer } from './composer.tsx'
@@ -94,14 +94,14 @@ export function PlaygroundPart() {
   )
 }
 
-/** Connects again when the expectations change: the enclaves must then pass the checks again. */
+/** Connects again when the policy changes: the enclaves must then pass the checks again. */
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
-  const { kind, expectations } = useExpectations().inForce
+  const { kind, policy } = usePolicy().inForce
   const [connection, setConnection] = useState<EnclaveConnection>({ kind: 'none' })
   const [round, setRound] = useState(0)
   useEffect(() => {
-    if (!namesCode(expectations)) {
+    if (!namesCode(policy)) {
       setConnection({ kind: 'none' })
       return
     }
@@ -111,7 +111,7 @@ function useConnection(isEncrypted: boolean) {
       setConnection({ kind: 'connecting' })
       const { openClient, AnswerRefused } = await loadChat()
       try {
-        const opened = await openClient({ key, expectations, isEncrypted, signal })
+        const opened = await openClient({ key, policy, isEncrypted, signal })
         if (!signal.aborted)
           setConnection({ kind: 'ready', ...opened, isGatewaysWord: kind === 'development' })
       } catch (fault) {
@@ -125,20 +125,20 @@ function useConnection(isEncrypted: boolean) {
       if (!signal.aborted) setConnection({ kind: 'failed', fault })
     })
     return () => abort.abort()
-  }, [expectations, isEncrypted, key, round])
+  }, [policy, isEncrypted, key, round])
   const reconnect = async () => {
     // A development gateway that was restarted has new enclaves.
-    if (kind === 'development') await takeDevelopmentExpectations(fillHere)
+    if (kind === 'development') await takeDevelopmentPolicy(fillHere)
     setRound(round + 1)
   }
   return { connection, reconnect }
 }
 
 /**
- * The page can ask the enclaves only if the expectations name code. A release key alone names no
+ * The page can ask the enclaves only if the policy names code. A release key alone names no
  * code, because the reader may type a key before choosing a release.
  */
-function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
+function namesCode({ releases, measurements, anyMeasurement }: FormPolicy): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 

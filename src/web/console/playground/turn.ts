@@ -37,7 +37,7 @@ export type Turn = {
 export function adviceFor({ code }: ClientRefusal): string {
   switch (code) {
     case 'invalid_options':
-      return 'Give other expectations: the message says what is missing.'
+      return 'Give another policy: the message says what is missing.'
     case 'unreachable':
     case 'gateway_error':
       return 'Try again. If the problem stays, tell the operator.'

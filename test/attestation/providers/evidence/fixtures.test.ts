@@ -42,11 +42,12 @@ function tinfoilEvidence(change: (report: { format: string; body: string }) => v
   })
 }
 
-const policyFile = readFileSync('docs/provider-policies/tinfoil.json')
+const exampleOf = (name: string) =>
+  JSON.parse(readFileSync(`docs/provider-policies/${name}.json`, 'utf8')).providers
 
 /** The example policy with the floors of the machine's time. */
 const policyOfItsTime = () => {
-  const file = JSON.parse(policyFile.toString())
+  const file = exampleOf('tinfoil')
   file.snp.floors.Genoa = { bootloader: 7, tee: 0, snp: 14, microcode: 72 }
   return file
 }
@@ -82,7 +83,7 @@ describe.skipIf(!PROVIDER_FIXTURES.isMet)(PROVIDER_FIXTURES.title('real evidence
 
   it('the bundle of Tinfoil is below the floors of the example policy alone', async () => {
     const bytes = writeProviderEvidence(tinfoilEvidence())
-    const { checks } = await verifyProviderEvidence(bytes, parseProviderPolicy(policyFile), AT)
+    const { checks } = await verifyProviderEvidence(bytes, parse(exampleOf('tinfoil')), AT)
     const failed = checks.filter(({ outcome }) => outcome === 'failed')
     expect(failed.map(({ name, code }) => [name, code])).toEqual([
       ['SEV-SNP: TCB floor', 'tcb_below_floor'],
@@ -103,7 +104,7 @@ describe.skipIf(!PROVIDER_FIXTURES.isMet)(PROVIDER_FIXTURES.title('real evidence
       origin,
       responses: [kept(`${origin}/v1/attestation/report`, JSON.stringify(answer))],
     })
-    const policy = parseProviderPolicy(readFileSync('docs/provider-policies/dstack.json'))
+    const policy = parse(exampleOf('dstack'))
     const { facts, checks } = await verifyProviderEvidence(
       writeProviderEvidence(evidence),
       policy,

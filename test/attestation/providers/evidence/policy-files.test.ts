@@ -5,15 +5,19 @@ import type { Json } from '#attestation/json/value.ts'
 import { PolicyError } from '#attestation/nitro/policy.ts'
 import { PROVIDER_KINDS } from '#attestation/providers/evidence/evidence-document.ts'
 import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import { parsePolicy, readPolicyFile } from '#attestation/report/policy-file.ts'
 import { buildProviderEvidence } from '../../../support/provider-builder/evidence-builder.ts'
 
 const folder = 'docs/provider-policies'
 const files = readdirSync(folder).filter((name) => name.endsWith('.json'))
 
-it.each(files)('the example %s is a policy that the README names', (name) => {
-  const policy = parseProviderPolicy(readFileSync(join(folder, name)))
-  expect(name.startsWith(policy.kind)).toBe(true)
-  expect(policy.roots.isReplaced).toBe(false)
+it.each(files)('the example %s is a policy that the README names', async (name) => {
+  const { providers = [] } = await readPolicyFile(parsePolicy(readFileSync(join(folder, name))))
+  for (const policy of providers) {
+    expect(name.startsWith(policy.kind)).toBe(true)
+    expect(policy.roots.isReplaced).toBe(false)
+  }
+  expect(providers).toHaveLength(1)
   expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`[${name}](${name})`)
 })
 

@@ -19,6 +19,8 @@ const tdx = buildProvider()
 const dstack = buildProvider('dstack')
 const digestOf = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
+const policyOf = (providerPolicy: Uint8Array) => `{"providers":${Buffer.from(providerPolicy)}}`
+
 const folder = folderOfFile()
 const save = saverIn(folder)
 let policy: string
@@ -31,7 +33,7 @@ let gateway: string
 const served = new Map<string, string | Uint8Array>()
 
 beforeAll(async () => {
-  policy = await save('policy.json', tdx.policyFile)
+  policy = await save('policy.json', policyOf(tdx.policyFile))
   evidence = await save('evidence.json', tdx.bytes)
   bundle = await save('bundle.json', JSON.stringify(attested.bundle))
   root = await save('root.der', standardChain.cabundle[0] ?? '')
@@ -158,7 +160,7 @@ describe('affidavit provider', () => {
   it('a gateway that lists the evidence of another origin is refused', async () => {
     const origins = ['https://provider.example', 'https://other.example']
     const { policyFile } = buildProvider('tinfoil v3 TDX', { policy: { origins } })
-    const wide = await save('wide.json', policyFile)
+    const wide = await save('wide.json', policyOf(policyFile))
     const list = JSON.stringify(listOf(tdx.bytes)).replace('provider.example', 'other.example')
     served.set('/v1/providers', list)
     const { stderr } = await run('provider', gateway, '--policy', wide, '--at', AT)
@@ -190,14 +192,14 @@ describe('affidavit provider', () => {
   )
 })
 
-describe('affidavit verify --provider-policy', () => {
+describe('affidavit verify --policy with providers', () => {
   it('verify fails by name for evidence of another provider, also for programs', async () => {
     const swapped = {
       ...attested.bundle,
       provider_evidence: Buffer.from(dstack.bytes).toString('base64'),
     }
     const file = await save('swapped.json', JSON.stringify(swapped))
-    const words = ['verify', file, '--root', root, '--provider-policy', policy]
+    const words = ['verify', file, '--root', root, '--policy', policy]
     const { output, exitCode } = await run(...words)
     expect(exitCode).toBe(1)
     expect(output).toMatch(/NOT ACCEPTED by your policy: provider attested: provider_kind: /)

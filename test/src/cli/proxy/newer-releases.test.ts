@@ -12,7 +12,7 @@ beforeEach(async () => {
 
 /** Returns what the proxy prints after a SIGHUP, and the releases that the client was given. */
 async function hangUp(text: string, refusal?: AffidavitErrorCode) {
-  const file = join(folder, 'expect.json')
+  const file = join(folder, 'policy.json')
   await writeFile(file, text)
   const taken: unknown[] = []
   const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
@@ -29,9 +29,9 @@ async function hangUp(text: string, refusal?: AffidavitErrorCode) {
   return { taken, line: line?.replace(`${file}: `, '') }
 }
 
-const NEWER = JSON.stringify({ releases: [{ version: 2 }], releaseKeys: [] })
+const NEWER = JSON.stringify({ enclaves: { releases: [{ version: 2 }], releaseKeys: [] } })
 
-it('SIGHUP makes the proxy read the file of expectations again and use its releases', async () => {
+it('SIGHUP makes the proxy read the policy again and use its releases', async () => {
   expect(await hangUp(NEWER)).toEqual({
     taken: [[{ version: 2 }]],
     line: 'its releases are in use now\n',
@@ -47,8 +47,8 @@ it.each([
 })
 
 it.each([
-  ['no JSON', '{', 'to be a JSON object of expectations'],
-  ['no releases', '{"measurements":[]}', 'expected releases'],
+  ['no JSON', '{', 'policy.json: policy: '],
+  ['no releases', '{"enclaves":{"measurements":[]}}', 'expected enclaves.releases'],
 ])('SIGHUP keeps the old releases if the file has %s', async (_, text, reason) => {
   const { taken, line } = await hangUp(text)
   expect(taken).toEqual([])

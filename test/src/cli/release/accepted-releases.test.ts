@@ -73,22 +73,24 @@ describe('affidavit verify --release', () => {
     expect(stdout).toContain(`code           release 1.4.0 (commit ${release.git_commit})`)
   })
 
-  it('expect makes one file of signed releases, by which a bundle is verified', async () => {
-    const made = stage.path('expect.json')
+  it('policy makes one file of signed releases, by which a bundle is verified', async () => {
+    const made = stage.path('policy.json')
     const words = ['--release', manifest, ...trusted, ...configuration, ...root]
-    const { code, stderr } = await runCommand('expect', ...words, '--output', made)
+    const { code, stderr } = await runCommand('policy', ...words, '--output', made)
     expect([code, stderr]).toEqual([0, expect.stringContaining('release 1.4.0')])
-    const verified = await runCommand('verify', bundleFile, '--expect', made)
+    expect(stderr).toContain('It leaves open:\n')
+    const verified = await runCommand('verify', bundleFile, '--policy', made)
     expect([verified.code, verified.stdout]).toEqual([0, expect.stringMatching(/^VERIFIED: /)])
     const strange = await stage.saveRelease('unknown.json', release, STRANGER_SECRET)
     for (const [given, wrong, reason] of [
       [['--release', strange, ...trusted, ...configuration], 1, 'release_not_signed'],
       [['--release', manifest, ...configuration], 2, '--release-key'],
-      [['--release', manifest, ...trusted], 2, 'expect.configurations'],
-      [[...configuration], 2, 'expected --release'],
+      [['--release', manifest, ...trusted], 2, 'enclaves.configurations'],
+      [[], 2, 'expected --release'],
+      [[...configuration], 2, 'enclaves to name releases or measurements'],
       [['--pcr', `1=${'ab'.repeat(48)}`, ...configuration], 2, 'PCR0'],
     ] as const) {
-      const run = await runCommand('expect', ...given)
+      const run = await runCommand('policy', ...given)
       expect([run.code, run.stdout, run.stderr]).toEqual([
         wrong,
         '',

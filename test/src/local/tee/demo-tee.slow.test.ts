@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { providerNonce } from '#attestation/providers/evidence/evidence-document.ts'
-import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
-import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { judgeByPolicies } from '#attestation/providers/evidence/judge-by-policies.ts'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { parsePolicy, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import type { AttestedDemo, DemoReady } from '#src/local/demo/config.ts'
 import { fetchTinfoilEvidence, getOverTls } from '../../../support/fetch-evidence.ts'
 
@@ -55,7 +55,8 @@ async function fetchFrom(provider: AttestedDemo) {
 }
 
 async function judge(bytes: Uint8Array, policyFile: string, at = new Date()) {
-  return verifyProviderEvidence(bytes, parseProviderPolicy(await readFile(policyFile)), at)
+  const providers = await readProviderPolicies(parsePolicy(await readFile(policyFile)))
+  return judgeByPolicies(bytes, providers, at)
 }
 
 it('the simulated TEE’s evidence passes every check of its policy, and states the key of the connection', async () => {
@@ -94,7 +95,10 @@ it('a restart keeps the simulated TEE’s key, origin and policy, so that old ev
 it('the policy of another data folder refuses the evidence of a simulated TEE', async () => {
   const [one, other] = await Promise.all([start(await makeFolder()), start(await makeFolder())])
   const policy = JSON.parse(await readFile(other.policyFile, 'utf8'))
-  await writeFile(other.policyFile, JSON.stringify({ ...policy, origins: [one.origin] }))
+  await writeFile(
+    other.policyFile,
+    JSON.stringify({ providers: { ...policy.providers[0], origins: [one.origin] } }),
+  )
   const { bytes } = await fetchFrom(one)
   const { checks } = await judge(bytes, other.policyFile)
   const codes = checks.map(({ code }) => code)

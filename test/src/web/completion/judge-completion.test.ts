@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { type Json, type JsonObject, memberAt } from '#attestation/json/value.ts'
 import { SAVED_PROOF_FORMAT } from '#attestation/saved-proof.ts'
-import { type Job, NO_EXPECTATIONS } from '#src/web/verify/job.ts'
+import { type Job, NO_POLICY } from '#src/web/verify/job.ts'
 import { VECTORS } from '../../../conformance/manifest.ts'
 
 // By a name that the type checker does not follow: only the pages' own configuration has the types
@@ -20,7 +20,7 @@ const OTHER = 'f0'.repeat(32)
 const judge = (given: Json, hash: string) =>
   judgeCompletion(given, {
     hash,
-    expectations: NO_EXPECTATIONS,
+    policy: NO_POLICY,
     kept: null,
     checker: { run: (job: Job) => runJob(job, () => undefined), stop: () => undefined },
   })

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { measureEif } from '#attestation/eif/measure-eif.ts'
 import { compareImage } from '#src/web/verify/compare-image.ts'
-import { NO_EXPECTATIONS } from '#src/web/verify/job.ts'
-import { readGivenExpectations } from '#src/web/verify/read-expectations.ts'
+import { NO_POLICY } from '#src/web/verify/job.ts'
+import { readGivenPolicy } from '#src/web/verify/read-policy.ts'
 import {
   buildImage,
   encodeSignatureSection,
@@ -42,7 +42,7 @@ async function check(image: Uint8Array, ...sets: readonly Readonly<Record<number
     Object.entries(set).map(([index, value]) => `PCR${index}=${value}`),
   )
   const measurements = written.map((lines) => lines.join('\n')).join('\n\n')
-  const { expected } = await readGivenExpectations({ ...NO_EXPECTATIONS, measurements })
+  const { expected } = await readGivenPolicy({ ...NO_POLICY, measurements })
   return compareImage(await measure(image), expected.attestation, Date.now())
 }
 

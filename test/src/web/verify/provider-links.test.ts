@@ -10,7 +10,7 @@ import {
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 
 const { bundle, policy } = buildAttested()
-const { providerPolicy: _, ...withoutPolicy } = policy
+const { providers: _, ...withoutPolicy } = policy
 const judge = (given: object, demanded = policy) =>
   verifyBundle(JSON.parse(JSON.stringify(given)) as Json, demanded)
 

@@ -7,7 +7,7 @@ import { verifyRecord } from '#attestation/verify-record.ts'
 import { bundlePages } from '#src/web/bundle.ts'
 import { pageHeaders, renderVerifier, VERIFY_ALLOWANCES } from '#src/web/page.ts'
 import { LINKS, wordsOf } from '#src/web/verify/check-words.ts'
-import { type GivenExpectations, NO_EXPECTATIONS } from '#src/web/verify/job.ts'
+import { type GivenPolicy, NO_POLICY } from '#src/web/verify/job.ts'
 import { readFragment, takeLinked, writeFragment } from '#src/web/verify/link.ts'
 import { linkStates, missingOfCode } from '#src/web/verify/link-states.ts'
 
@@ -103,14 +103,14 @@ describe('the chain', () => {
   })
 })
 
-describe('a link with expectations', () => {
-  const expected: GivenExpectations = {
-    ...NO_EXPECTATIONS,
+describe('a link with policy', () => {
+  const expected: GivenPolicy = {
+    ...NO_POLICY,
     measurements: `PCR0=${'ab'.repeat(48)}\nPCR1=${'cd'.repeat(48)}`,
     releaseKeys: 'ef',
   }
 
-  it('a link with expectations says the texts that are compared, and says them again when it is read', () => {
+  it('a link with policy says the texts that are compared, and says them again when it is read', () => {
     expect(readFragment(writeFragment(expected))).toEqual({
       measurements: expected.measurements,
       releaseKeys: 'ef',
@@ -118,11 +118,11 @@ describe('a link with expectations', () => {
       configurations: '',
     })
     expect(readFragment('')).toBeNull()
-    expect(writeFragment(NO_EXPECTATIONS)).toBe('')
+    expect(writeFragment(NO_POLICY)).toBe('')
   })
 
-  it('a link with expectations never widens what is trusted', () => {
-    const wide: GivenExpectations = {
+  it('a link with policy never widens what is trusted', () => {
+    const wide: GivenPolicy = {
       ...expected,
       rootText: 'a root',
       anyMeasurement: true,
@@ -147,7 +147,7 @@ describe('a link with expectations', () => {
 
 describe('a link that is taken', () => {
   const linkOf = (text: string) => readFragment(text) ?? expect.unreachable()
-  const own = { ...NO_EXPECTATIONS, releaseKeys: 'aa,bb,cc', releaseSigners: '3', rootText: 'r' }
+  const own = { ...NO_POLICY, releaseKeys: 'aa,bb,cc', releaseSigners: '3', rootText: 'r' }
 
   it.each([
     ['3', '1', '3'],

@@ -1,29 +1,29 @@
 import { useId, useState } from 'preact/hooks'
 import { FaultNotice } from '../kit/notices.tsx'
-import { ExpectationFault } from './expectation-fault.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
-import type { FormExpectations } from './job.ts'
+import type { FormPolicy } from './job.ts'
+import { PolicyFault } from './policy-fault.ts'
 
 /** Asks what the reader expects, before or after the reader gives the evidence. */
-export function ExpectationsForm({
+export function PolicyForm({
   given,
   readFile,
   onChange: set,
 }: {
-  readonly given: FormExpectations
+  readonly given: FormPolicy
   /** Runs in a worker if the page itself does not load cryptography. */
-  readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
+  readonly readFile: (file: File) => Promise<Partial<FormPolicy>>
   /**
    * Called with only the changed part, because two changes may come before the page renders again.
    */
-  readonly onChange: (part: Partial<FormExpectations>) => void
+  readonly onChange: (part: Partial<FormPolicy>) => void
 }) {
   return (
     <>
       <p>
-        Without expectations this page can show that the parts of the evidence match, but not that
-        the right code made it. Get your expectations from a source that you trust, never from the
-        sender of the evidence.
+        Without a policy this page can show that the parts of the evidence match, but not that the
+        right code made it. Get your policy from a source that you trust, never from the sender of
+        the evidence.
       </p>
       <FillFromFile readFile={readFile} onFill={set} />
       <fieldset>
@@ -106,13 +106,13 @@ export function ExpectationsForm({
         />
       </fieldset>
       <fieldset>
-        <legend>Provider</legend>
-        <FilesField
-          label="Policy for the provider’s machine"
-          hint="As JSON: which hardware and code of the provider you accept. Do not take it from the gateway"
-          isMultiple={false}
-          files={given.providerPolicies}
-          onFiles={(providerPolicies) => set({ providerPolicies })}
+        <legend>Providers</legend>
+        <TextField
+          label="Providers in TEEs"
+          hint="The “providers” of policy.json. Empty: not checked"
+          rows={3}
+          value={given.providers}
+          onValue={(providers) => set({ providers })}
         />
       </fieldset>
       <fieldset>
@@ -141,13 +141,13 @@ export function ExpectationsForm({
   )
 }
 
-/** Fills form fields from a file, so that the reader sees which expectations the file contains. */
+/** Fills form fields from a file, so that the reader sees what the policy contains. */
 function FillFromFile({
   readFile,
   onFill,
 }: {
-  readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
-  readonly onFill: (part: Partial<FormExpectations>) => void
+  readonly readFile: (file: File) => Promise<Partial<FormPolicy>>
+  readonly onFill: (part: Partial<FormPolicy>) => void
 }) {
   const [files, setFiles] = useState<readonly File[]>([])
   const [fault, setFault] = useState<unknown>(null)
@@ -165,15 +165,15 @@ function FillFromFile({
   return (
     <>
       <FilesField
-        label="Fill in from a file"
-        hint="expect.json, as the command line takes it with --expect, or measurements as JSON. A development gateway writes DATA_DIR/expect.json, for tests only: the gateway describes itself there."
+        label="Policy (policy.json)"
+        hint="From your vendor; or measurements as JSON. A development gateway writes DATA_DIR/policy.json."
         isMultiple={false}
         files={files}
         onFiles={(given) => void take(given)}
       />
       {fault !== null && (
         <FaultNotice fault={fault}>
-          {fault instanceof ExpectationFault ? fault.advice : 'Give another file.'}
+          {fault instanceof PolicyFault ? fault.advice : 'Give another file.'}
         </FaultNotice>
       )}
     </>
@@ -184,8 +184,8 @@ function DocumentFields({
   given,
   set,
 }: {
-  readonly given: FormExpectations
-  readonly set: (part: Partial<FormExpectations>) => void
+  readonly given: FormPolicy
+  readonly set: (part: Partial<FormPolicy>) => void
 }) {
   const id = useId()
   return (
@@ -196,9 +196,7 @@ function DocumentFields({
         <select
           id={id}
           value={given.time}
-          onChange={({ currentTarget }) =>
-            set({ time: currentTarget.value as FormExpectations['time'] })
-          }
+          onChange={({ currentTarget }) => set({ time: currentTarget.value as FormPolicy['time'] })}
         >
           <option value="now">now</option>
           <option value="own">at its own time, for old documents</option>

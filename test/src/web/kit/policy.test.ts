@@ -6,20 +6,20 @@ import {
   readHeld,
   summaryOf,
   writeHeld,
-} from '#src/web/kit/expectations.ts'
-import { type FormExpectations, NO_EXPECTATIONS } from '#src/web/verify/job.ts'
+} from '#src/web/kit/policy.ts'
+import { type FormPolicy, NO_POLICY } from '#src/web/verify/job.ts'
 
 const PCR0 = `PCR0=${'ab'.repeat(48)}`
-const development: FormExpectations = { ...NO_EXPECTATIONS, measurements: PCR0 }
-const held = (own: Partial<FormExpectations>, rest: Partial<Held> = {}): Held => ({
+const development: FormPolicy = { ...NO_POLICY, measurements: PCR0 }
+const held = (own: Partial<FormPolicy>, rest: Partial<Held> = {}): Held => ({
   ...NOTHING_HELD,
   ...rest,
-  own: { ...NO_EXPECTATIONS, ...own },
+  own: { ...NO_POLICY, ...own },
 })
 
-describe('expectations in force', () => {
+describe('policy in force', () => {
   it('nothing is in force before something is given', () => {
-    expect(inForceOf(NOTHING_HELD)).toEqual({ kind: 'none', expectations: NO_EXPECTATIONS })
+    expect(inForceOf(NOTHING_HELD)).toEqual({ kind: 'none', policy: NO_POLICY })
   })
 
   it("a development gateway's word is in force until the reader says which enclaves to expect", () => {
@@ -35,14 +35,14 @@ describe('expectations in force', () => {
     ])
       expect(inForceOf(held(own, { development }))).toEqual({
         kind: 'own',
-        expectations: { ...NO_EXPECTATIONS, ...own },
+        policy: { ...NO_POLICY, ...own },
       })
   })
 
   it('what the reader demands beside code, configuration and roots is added to it', () => {
-    const { kind, expectations } = inForceOf(held({ nonce: '0x' }, { development }))
+    const { kind, policy } = inForceOf(held({ nonce: '0x' }, { development }))
     expect(kind).toBe('development')
-    expect(expectations).toMatchObject({ measurements: PCR0, nonce: '0x' })
+    expect(policy).toMatchObject({ measurements: PCR0, nonce: '0x' })
   })
 
   it("a development gateway's word that the reader refused is not in force", () => {
@@ -50,8 +50,8 @@ describe('expectations in force', () => {
   })
 })
 
-describe('expectations that outlast their page', () => {
-  it('expectations that outlast their page are read as they were written, files byte by byte', async () => {
+describe('policy that outlast their page', () => {
+  it('policy that outlast their page are read as they were written, files byte by byte', async () => {
     const revocationLists = [new File([Uint8Array.of(0x30, 0xff, 0)], 'list.crl')]
     const releases = [new File(['{"é": 1}'], 'release.json')]
     const given = held({ measurements: PCR0, revocationLists, releases }, { place: 'Verify' })
@@ -84,8 +84,8 @@ describe('expectations that outlast their page', () => {
   })
 })
 
-describe('the summary of expectations', () => {
-  it('the summary of expectations counts what is given, and names what widens', () => {
+describe('the summary of policy', () => {
+  it('the summary of policy counts what is given, and names what widens', () => {
     expect(
       summaryOf(
         held({

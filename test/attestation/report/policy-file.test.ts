@@ -1,11 +1,17 @@
 import { expect, it } from 'vitest'
 import { decodeHex, encodeHex, sha256 } from '#attestation/bytes.ts'
 import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
 import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
 import { signRelease, signReleaseList } from '#attestation/release/verify-release.ts'
-import { type Expectations, readExpectations } from '#attestation/report/expectations.ts'
+import {
+  type EnclavesPolicy,
+  POLICY_BYTES_MAX,
+  parsePolicy,
+  readEnclavesPolicy,
+  readPolicyFile,
+} from '#attestation/report/policy-file.ts'
 import { buildEntry, buildRelease } from '../../support/build-release.ts'
-import { codeOf } from '../code-of.ts'
 
 const SECRET = new Uint8Array(32).fill(7)
 const KEY = encodeHex(releaseKeyOf(SECRET))
@@ -17,9 +23,10 @@ const PCRS = { PCR0: 'a0'.repeat(48), PCR1: 'a1'.repeat(48) }
 const GOOD = { measurements: PCRS, configurations: CONFIGURATION }
 const boot = { chain_id: 1, contract: `0x${'11'.repeat(20)}`, providers: [] }
 
-const read = (expectations: unknown, more: object = {}) =>
-  readExpectations(expectations as Expectations, more)
-it('expectations take releases that a trusted key signed: parsed, as text, in a list', () => {
+const read = (enclaves: unknown) =>
+  readEnclavesPolicy({ enclaves: enclaves as EnclavesPolicy }) ?? {}
+
+it('the enclaves of a policy take releases that a trusted key signed: parsed, as text, in a list', () => {
   const list = signReleaseList(
     { issued_at: '2026-03-01T00:00:00Z', releases: [buildEntry({ release: configured })] },
     SECRET,
@@ -30,7 +37,7 @@ it('expectations take releases that a trusted key signed: parsed, as text, in a 
     ])
 })
 
-it('expectations take measurements in hex by name or in bytes by index', () => {
+it('the enclaves of a policy take measurements in hex by name or in bytes by index', () => {
   const configurations = CONFIGURATION
   const expected = new Map([
     [0, decodeHex(PCRS.PCR0)],
@@ -40,26 +47,26 @@ it('expectations take measurements in hex by name or in bytes by index', () => {
   expect(read({ measurements: [expected], configurations }).measurements).toEqual([expected])
 })
 
-it('expectations take configurations by digest, in bytes or as they are', () => {
+it('the enclaves of a policy take configurations by digest, in bytes or as they are', () => {
   const digest = digestBootConfiguration(boot)
   const hex = encodeHex(digest)
   for (const configurations of [hex, hex.toUpperCase(), digest, boot, [boot], JSON.stringify(boot)])
     expect(read({ measurements: PCRS, configurations }).configurations).toEqual([digest])
 })
 
-it('expectations take roots in PEM or by their fingerprint', () => {
+it('the enclaves of a policy take roots in PEM or by their fingerprint', () => {
   const fingerprint = 'ab'.repeat(32)
   for (const roots of [fingerprint, [decodeHex(fingerprint)]])
-    expect(read(GOOD, { roots }).roots).toEqual([decodeHex(fingerprint)])
+    expect(read({ ...GOOD, roots }).roots).toEqual([decodeHex(fingerprint)])
   const der = Buffer.from('a certificate is pinned, not looked at')
   const pem = `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
-  expect(read(GOOD, { roots: [pem, fingerprint] }).roots).toEqual([
+  expect(read({ ...GOOD, roots: [pem, fingerprint] }).roots).toEqual([
     sha256(der),
     decodeHex(fingerprint),
   ])
 })
 
-it.each<[string, unknown, object?]>([
+it.each<[string, unknown]>([
   ['nothing', {}],
   ['no object', 'any'],
   ["'any' measurements", { ...GOOD, measurements: 'any' }],
@@ -94,19 +101,38 @@ it.each<[string, unknown, object?]>([
     },
   ],
   ['a name that is misspelt', { measurements: PCRS, configuration: CONFIGURATION }],
-  ['a malformed root', GOOD, { roots: 'root.pem' }],
-  ['nothing for a root', GOOD, { roots: null }],
-  ['no root', GOOD, { roots: [] }],
-])('expectations that demand nothing or are malformed are refused: %s', (_, expectations, more) => {
-  expect(codeOf(() => read(expectations, more))).toBe('invalid_expectations')
+  ['a malformed root', { ...GOOD, roots: 'root.pem' }],
+  ['nothing for a root', { ...GOOD, roots: null }],
+  ['no root', { ...GOOD, roots: [] }],
+])('enclaves of a policy that accept anything or are malformed are refused: %s', (_, enclaves) => {
+  expect(() => read(enclaves)).toThrow(PolicyError)
 })
 
-it('expectations are not read from what other code has put into Object.prototype', () => {
+it('a policy is not read from what other code has put into Object.prototype', () => {
   const prototype = Object.prototype as unknown as Record<string, unknown>
   prototype.measurements = PCRS
   try {
-    expect(codeOf(() => read({ configurations: CONFIGURATION }))).toBe('invalid_expectations')
+    expect(() => read({ configurations: CONFIGURATION })).toThrow(PolicyError)
   } finally {
     delete prototype.measurements
   }
+})
+
+it('the text of a policy is read strictly', () => {
+  const parse = (text: string) => () => parsePolicy(new TextEncoder().encode(text))
+  expect(parse(JSON.stringify({ enclaves: GOOD }))()).toEqual({ enclaves: GOOD })
+  for (const [text, reason] of [
+    ['', 'policy: '],
+    ['[]', 'expected the policy to be an object'],
+    ['{}', 'expected the policy to have enclaves, providers or both'],
+    ['{"enclaves":{},"enclaves":{}}', 'policy: '],
+    ['{"measurements":[]}', 'expected the policy without measurements'],
+    [`{"enclaves":"${'a'.repeat(POLICY_BYTES_MAX)}"}`, 'at most 8388608 bytes'],
+  ] as const)
+    expect(parse(text)).toThrow(reason)
+})
+
+it('a fault of a provider is named by its place', async () => {
+  const reading = readPolicyFile({ enclaves: GOOD, providers: [{ version: 1, kind: 'other' }] })
+  await expect(reading).rejects.toThrow(/^providers\.0: .*kind/)
 })

@@ -1,38 +1,31 @@
 import { useEffect, useState } from 'preact/hooks'
-import type { FormExpectations } from '../verify/job.ts'
-import {
-  type Held,
-  type InForce,
-  inForceOf,
-  NOTHING_HELD,
-  readHeld,
-  writeHeld,
-} from './expectations.ts'
+import type { FormPolicy } from '../verify/job.ts'
 import { IS_COPY } from './frame.tsx'
+import { type Held, type InForce, inForceOf, NOTHING_HELD, readHeld, writeHeld } from './policy.ts'
 
 /*
- * All pages of this tab share the reader's expectations in the tab's own storage, until the tab
+ * All pages of this tab share the reader's policy in the tab's own storage, until the tab
  * closes. A saved page keeps them only in memory, because other files on the reader's disk could
  * write to its storage.
  */
 
-const NAME = 'affidavit-expectations'
+const NAME = 'affidavit-policy'
 
-type TabExpectations = Held & {
+type TabPolicy = Held & {
   readonly inForce: InForce
   /**
-   * False if the expectations are too large for the tab's storage, or a file cannot be read: they
+   * False if the policy is too large for the tab's storage, or a file cannot be read: they
    * are then lost when the page closes.
    */
   readonly isKept: boolean
 }
 
 const stored = readHeld(storedText())
-let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
-const listeners = new Set<(now: TabExpectations) => void>()
+let current: TabPolicy = { ...stored, inForce: inForceOf(stored), isKept: true }
+const listeners = new Set<(now: TabPolicy) => void>()
 
-/** Renders the component again when the expectations change. */
-export function useExpectations(): TabExpectations {
+/** Renders the component again when the policy changes. */
+export function usePolicy(): TabPolicy {
   const [now, setNow] = useState(current)
   useEffect(() => {
     setNow(current)
@@ -42,22 +35,19 @@ export function useExpectations(): TabExpectations {
   return now
 }
 
-/** Stores expectations that the reader typed, or accepted from a link. */
-export function giveExpectations(
-  part: Partial<FormExpectations>,
-  { isLinked = current.isLinked } = {},
-): void {
+/** Stores the policy that the reader typed, or accepted from a link. */
+export function givePolicy(part: Partial<FormPolicy>, { isLinked = current.isLinked } = {}): void {
   change({ own: { ...current.own, ...part }, isLinked, place: placeOf(location.pathname) })
 }
 
-/** Removes the reader's expectations. The statements of a development gateway are then in force. */
-export function clearExpectations(): void {
+/** Removes the reader's policy. The statements of a development gateway are then in force. */
+export function clearPolicy(): void {
   const { own, place, isLinked } = NOTHING_HELD
   change({ own, place, isLinked })
 }
 
 /** Stores what a development gateway states about its enclaves. */
-export function holdDevelopment(development: FormExpectations): void {
+export function holdDevelopment(development: FormPolicy): void {
   set({ ...current, development })
 }
 
@@ -75,7 +65,7 @@ function set(next: Held): void {
   publish({ ...next, isKept: current.isKept, inForce: inForceOf(next) })
 }
 
-function publish(next: TabExpectations): void {
+function publish(next: TabPolicy): void {
   current = next
   for (const listener of listeners) listener(current)
 }
@@ -83,8 +73,8 @@ function publish(next: TabExpectations): void {
 let writes = 0
 
 /**
- * Removes the old text before it reads the files, so that old expectations cannot come back. If the
- * expectations change during the reading, this call stores nothing.
+ * Removes the old text before it reads the files, so that an old policy cannot come back. If the
+ * policy changes during the reading, this call stores nothing.
  */
 async function keep(): Promise<void> {
   if (IS_COPY) return
@@ -119,11 +109,11 @@ function storedText(): string {
 
 /**
  * A page that the browser restores from its history has missed changes by other pages, so it reads
- * the expectations now.
+ * the policy now.
  */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
-  // A reading that began before must not store its text over newer expectations.
+  // A reading that began before must not store its text over a newer policy.
   writes++
   set({ ...readHeld(storedText()), development: current.development })
 })

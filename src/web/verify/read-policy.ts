@@ -1,4 +1,4 @@
-import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { decodeHex, encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
 import { FormatError, ProofError } from '#attestation/errors.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { PCR_BYTES, PCRS_MAX } from '#attestation/nitro/document.ts'
@@ -13,34 +13,34 @@ import { RELEASE_FILE_BYTES_MAX } from '#attestation/release/release.ts'
 import type { ReleaseEntry } from '#attestation/release/release-list.ts'
 import { nameRelease } from '#attestation/release/release-name.ts'
 import { parseReleaseKey, type ReleaseTrust } from '#attestation/release/release-signatures.ts'
+import type { ExpectedEvidence } from '#attestation/report/judge-evidence.ts'
+import { DIGEST_FORM, readProviderPolicies } from '#attestation/report/policy-file.ts'
 import {
   parseReleaseFile,
   readConfigurationDigest,
   readExpectedReleases,
-} from '#attestation/report/expectation-files.ts'
-import { DIGEST_FORM } from '#attestation/report/expectations.ts'
-import type { ExpectedEvidence } from '#attestation/report/judge-evidence.ts'
+} from '#attestation/report/release-file.ts'
 import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
-import { ExpectationFault } from './expectation-fault.ts'
-import type { GivenExpectations } from './job.ts'
+import type { GivenPolicy } from './job.ts'
+import { PolicyFault } from './policy-fault.ts'
 
 /** `releases` says who signed which release. */
-export type JobExpectations = {
+export type JobPolicy = {
   readonly expected: ExpectedEvidence
   readonly trust: ReleaseTrust | null
   readonly releases: readonly string[]
 }
 
-/** Throws ExpectationFault for an invalid field. */
-export async function readGivenExpectations(given: GivenExpectations): Promise<JobExpectations> {
+/** Throws PolicyFault for an invalid field. */
+export async function readGivenPolicy(given: GivenPolicy): Promise<JobPolicy> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
   const sets = readMeasurements(given.measurements)
   const roots = await readRoots(given)
   const isCodeSaid = entries !== null || sets !== null
   if (isCodeSaid && given.anyMeasurement)
-    throw new ExpectationFault(
-      'You gave more than one expectation for the code.',
+    throw new PolicyFault(
+      'You accept the code in more than one way.',
       'Keep only one: releases, measurements, or “any code”.',
     )
   const attestation: AttestationPolicy = {
@@ -64,13 +64,13 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
       configurations: await readConfigurations(given),
       confirmationsMin: readCount(given.confirmations, 'Confirmations', 999_999_999),
       outcomes: given.outcomes.length === 0 ? null : given.outcomes,
-      providerPolicy: await readProviderPolicy(given.providerPolicies),
+      providers: await readProvidersField(given.providers),
     },
   }
 }
 
 /** Null without keys. */
-function readTrust({ releaseKeys, releaseSigners }: GivenExpectations): ReleaseTrust | null {
+function readTrust({ releaseKeys, releaseSigners }: GivenPolicy): ReleaseTrust | null {
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
       () => parseReleaseKey(line.toLowerCase()),
@@ -81,14 +81,14 @@ function readTrust({ releaseKeys, releaseSigners }: GivenExpectations): ReleaseT
   const signersMin = readCount(releaseSigners, 'How many must have signed', 16)
   if (keys.length === 0) {
     if (signersMin === null) return null
-    throw new ExpectationFault(
+    throw new PolicyFault(
       'You gave a number of signers, but no key.',
       'Give the keys that sign releases, or clear the number.',
     )
   }
   const different = new Set(keys.map(encodeHex)).size
   if (signersMin !== null && signersMin > different)
-    throw new ExpectationFault(
+    throw new PolicyFault(
       `${signersMin} keys must have signed, but you gave only ${different}.`,
       'Give more keys, or a smaller number.',
     )
@@ -104,14 +104,14 @@ async function readReleases(
 }> {
   if (files.length === 0) return { entries: null, lines: [] }
   if (trust === null)
-    throw new ExpectationFault(
+    throw new PolicyFault(
       'You gave a release, but no key that signs releases. Without a key, anyone could write such a file.',
       'Give the key of the signer of the releases, from a source that you trust.',
     )
   const read = await Promise.all(files.map((file) => readReleaseFile(file, trust)))
   const entries = read.flatMap(({ entries }) => entries)
   if (entries.length === 0)
-    throw new ExpectationFault(
+    throw new PolicyFault(
       'The list has no accepted release.',
       'Give a list that accepts at least one release, or give a release.',
     )
@@ -157,7 +157,7 @@ function readSet(lines: readonly string[]): MeasurementSet {
   for (const line of lines) {
     const [, index = '', hex = ''] = PCR_LINE.exec(line) ?? []
     if (hex === '' || Number(index) >= PCRS_MAX || pcrs.has(Number(index)))
-      throw new ExpectationFault(
+      throw new PolicyFault(
         'A line of the measurements is not valid, or a register is there twice.',
         `Give lines such as PCR0=… with ${2 * PCR_BYTES} hex digits, each register once. Put an empty line between sets, if one of several sets must match.`,
       )
@@ -166,11 +166,11 @@ function readSet(lines: readonly string[]): MeasurementSet {
   return pcrs
 }
 
-async function readConfigurations(given: GivenExpectations): Promise<readonly Uint8Array[]> {
+async function readConfigurations(given: GivenPolicy): Promise<readonly Uint8Array[]> {
   const digests = linesOf(given.configurations).map((line) => {
     const hex = line.replace(/^0x/i, '')
     if (!DIGEST_FORM.test(hex))
-      throw new ExpectationFault(
+      throw new PolicyFault(
         'A digest of a boot configuration is not valid.',
         'Give 64 hex digits on a separate line, or the configuration as a file.',
       )
@@ -187,10 +187,7 @@ async function readConfigurations(given: GivenExpectations): Promise<readonly Ui
   return [...digests, ...(await Promise.all(files))]
 }
 
-async function readRoots({
-  roots,
-  rootText,
-}: GivenExpectations): Promise<readonly Uint8Array[] | null> {
+async function readRoots({ roots, rootText }: GivenPolicy): Promise<readonly Uint8Array[] | null> {
   const fingerprints = linesOf(rootText).filter((line) => DIGEST_FORM.test(line))
   const pem = fingerprints.reduce((text, line) => text.replace(line, ''), rootText).trim()
   const texts = pem === '' ? [] : [new TextEncoder().encode(pem)]
@@ -199,7 +196,7 @@ async function readRoots({
     try {
       return [...parseRoots(bytes)]
     } catch (fault) {
-      throw new ExpectationFault(
+      throw new PolicyFault(
         `A root is not a certificate: ${fault instanceof Error ? fault.message : 'unreadable'}`,
         'Give certificates in PEM (-----BEGIN CERTIFICATE-----) or DER, or the SHA-256 of a certificate as 64 hex digits.',
       )
@@ -209,21 +206,14 @@ async function readRoots({
   return all.length === 0 ? null : all
 }
 
-async function readProviderPolicy([file, second]: readonly Blob[]): Promise<ProviderPolicy | null> {
-  if (file === undefined) return null
-  if (second !== undefined)
-    throw new ExpectationFault(
-      'You gave more than one policy for the provider.',
-      'Keep the policy of the provider that answered.',
-    )
-  const bytes = await bytesOf(file, FILE_BYTES_MAX, 'A policy for the provider')
-  // The parser is loaded only for a policy, because only the page /verify reads policies.
-  const { parseProviderPolicy } = await import('#attestation/providers/evidence/provider-policy.ts')
+/** Null for an empty field. */
+async function readProvidersField(text: string): Promise<readonly ProviderPolicy[] | null> {
+  if (text.trim() === '') return null
   try {
-    return parseProviderPolicy(bytes)
+    return await readProviderPolicies({ providers: parseExactJson(encodeUtf8(text)) as object })
   } catch (fault) {
-    if (!(fault instanceof PolicyError)) throw fault
-    throw new ExpectationFault(fault.message, 'Give the policy as the command line takes it.')
+    if (!(fault instanceof PolicyError || fault instanceof FormatError)) throw fault
+    throw new PolicyFault(fault.message, 'Give “providers” of policy.json, or nothing.')
   }
 }
 
@@ -233,7 +223,7 @@ export function readCount(text: string, name: string, max: number): number | nul
   if (trimmed === '') return null
   const count = /^\d{1,9}$/.test(trimmed) ? Number(trimmed) : 0
   if (count >= 1 && count <= max) return count
-  throw new ExpectationFault(
+  throw new PolicyFault(
     `${name}: expected a whole number from 1 to ${max}.`,
     'Change the number, or clear the field.',
   )
@@ -251,7 +241,7 @@ function mending<Value>(run: () => Value, message: string, advice: string): Valu
     return run()
   } catch (fault) {
     if (fault instanceof FormatError || fault instanceof ProofError)
-      throw new ExpectationFault(`${message}: ${fault.message}`, advice)
+      throw new PolicyFault(`${message}: ${fault.message}`, advice)
     throw fault
   }
 }

@@ -13,7 +13,7 @@ let folder = ''
 let hash = ''
 let notary = ''
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-expectations-'))
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-policy-'))
   service = await useAffidavit()
   hash = (await complete(service, 'hello')).hash
   const { notaries } = (await (await fetch(`${service.url}/v1/notaries`)).json()) as {
@@ -23,13 +23,12 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-const DEVELOPMENT = '[data-expectations=development]'
-const OWN = '[data-expectations=own]'
+const DEVELOPMENT = '[data-policy=development]'
+const OWN = '[data-policy=own]'
 const BANNER =
-  'Development gateway: this page uses the expectations of this gateway. They prove nothing to other people.'
+  'Development gateway: this page uses the policy of this gateway. It proves nothing to other people.'
 /** Under a verdict. The verdict itself says that development proves nothing. */
-const BANNER_UNDER_VERDICT =
-  'Checked by the expectations that this development gateway gives of itself.'
+const BANNER_UNDER_VERDICT = 'Checked by the policy that this development gateway gives for itself.'
 
 /** On the page of a completion: whether the code of its enclave is the expected code. */
 const codeOf = (page: Page) =>
@@ -43,27 +42,28 @@ async function signIn(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Sign in' }).click()
 }
 
-/** Expectations in this gateway's form that its enclaves do not meet. */
-async function otherExpectations(): Promise<Buffer> {
-  const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
-  return Buffer.from(JSON.stringify({ ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }))
+/** A policy in this gateway's form that its enclaves do not meet. */
+async function otherPolicy(): Promise<Buffer> {
+  const { enclaves } = JSON.parse(await readFile(service.policyFile, 'utf8'))
+  const other = { ...enclaves, measurements: [{ PCR0: '00'.repeat(48) }] }
+  return Buffer.from(JSON.stringify({ enclaves: other }))
 }
 
 async function fillFrom(page: Page, buffer: Buffer): Promise<void> {
-  await page.getByText('What you expect: code').click()
-  const file = { name: 'expect.json', mimeType: 'application/json', buffer }
-  await page.getByLabel('Fill in from a file').setInputFiles(file)
+  await page.getByText('Your policy: code').click()
+  const file = { name: 'policy.json', mimeType: 'application/json', buffer }
+  await page.getByLabel('Policy (policy.json)').setInputFiles(file)
   await page.locator(OWN).waitFor()
 }
 
-/** The tab stores its expectations after reading the files. */
+/** The tab stores its policy after reading the files. */
 const untilKept = (page: Page, text: string) =>
   expect.poll(() => page.evaluate('JSON.stringify(sessionStorage)')).toContain(text)
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
   it('a development gateway gives its own pages what its file says, and each says so in words', async () => {
-    const reply = await fetch(`${service.url}/development/expectations`)
-    expect(await reply.json()).toEqual(JSON.parse(await readFile(service.expectFile, 'utf8')))
+    const reply = await fetch(`${service.url}/development/policy`)
+    expect(await reply.json()).toEqual(JSON.parse(await readFile(service.policyFile, 'utf8')))
     const viewport = { width: 390, height: 844 }
     const options = { colorScheme: 'dark', viewport } as const
     const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, options)
@@ -75,7 +75,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
       await banner.waitFor()
       expect(await banner.isVisible()).toBe(true)
       const warnings = page.getByText('proves nothing to other people')
-      expect([path, await warnings.count()]).toEqual([path, isJudged ? 1 : 0])
+      expect([path, await warnings.count()]).toEqual([path, 1])
       expect(await findBarriers(page)).toEqual([])
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390)
     }
@@ -85,33 +85,33 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
 
   it('a reader who does not use what the gateway says is asked on no page, may change his mind, and sees what can be checked without it', async () => {
     const { page } = await openPage(`${service.url}/verify`)
-    await page.getByRole('button', { name: 'Do not use them' }).click()
-    await untilKept(page, 'affidavit-expectations')
+    await page.getByRole('button', { name: 'Do not use it' }).click()
+    await untilKept(page, 'affidavit-policy')
     await go(page, `/c/${hash}`)
     await expect.poll(() => codeOf(page)).toBe('not checked')
     expect(await page.locator(DEVELOPMENT).count()).toBe(0)
-    await page.getByRole('button', { name: 'Use them' }).click()
+    await page.getByRole('button', { name: 'Use it' }).click()
     await expect.poll(() => codeOf(page)).toBe('passed')
-    await page.route('**/development/expectations', (route) => route.abort())
+    await page.route('**/development/policy', (route) => route.abort())
     await page.reload()
     await expect.poll(() => codeOf(page)).toBe('not checked')
-    expect(await page.locator('[data-expectations]').count()).toBe(0)
+    expect(await page.locator('[data-policy]').count()).toBe(0)
     await page.context().close()
   })
 })
 
-describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () => {
-  it("expectations of the reader take the place of the gateway's on every page of the tab, until they are cleared", async () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('the policy of the reader'), () => {
+  it("the reader's policy takes the place of the gateway's on every page of the tab, until it is cleared", async () => {
     const { page, faults } = await openPage(`${service.url}/verify`)
-    await fillFrom(page, await otherExpectations())
+    await fillFrom(page, await otherPolicy())
     expect(await page.locator(DEVELOPMENT).count()).toBe(0)
     await untilKept(page, 'PCR0=0000')
 
     await go(page, `/c/${hash}`)
     const notice = page.locator(OWN)
-    await notice.getByText('Your expectations hold on all pages of this tab').waitFor()
+    await notice.getByText('Your policy holds on all pages of this tab').waitFor()
     expect(await notice.textContent()).toContain(
-      '1 set of measurements, 1 boot configuration, own roots. You gave them on Verify.',
+      '1 set of measurements, 1 boot configuration, own roots. You gave it on Verify.',
     )
     await expect.poll(() => codeOf(page)).toBe('failed')
     expect(await findBarriers(page)).toEqual([])
@@ -124,7 +124,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await go(page, '/console')
     await signIn(page)
     await page.getByText('has another enclave than you expect').waitFor()
-    await page.getByRole('button', { name: 'Clear your expectations' }).click()
+    await page.getByRole('button', { name: 'Clear your policy' }).click()
     await page.getByText('One enclave is as this development gateway says.').waitFor()
     await expect
       .poll(() => page.evaluate('JSON.stringify(sessionStorage)'))
@@ -135,9 +135,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.context().close()
   })
 
-  it('expectations of the reader survive a navigation with their files, also binary files', async () => {
+  it("the reader's policy survives a navigation with its files, also binary files", async () => {
     const { page } = await openPage(`${service.url}/verify`)
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     await page.getByLabel('Certificate revocation lists').setInputFiles({
       name: 'list.crl',
       mimeType: 'application/octet-stream',
@@ -145,31 +145,31 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     })
     await untilKept(page, 'MP8A')
     await go(page, '/verify')
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     await page.getByText('list.crl, 3 bytes').waitFor()
     await page.context().close()
   })
 
-  it('expectations of the reader that are too large for the tab end with their page, and older ones do not come back', async () => {
+  it('a policy that is too large for the tab ends with its page, and an older one does not come back', async () => {
     const { page } = await openPage(`${service.url}/verify`)
-    await fillFrom(page, await otherExpectations())
+    await fillFrom(page, await otherPolicy())
     await untilKept(page, 'PCR0=0000')
     await page.getByLabel('Signed releases').setInputFiles({
       name: 'large.json',
       mimeType: 'application/json',
       buffer: Buffer.alloc(7 * 1024 * 1024, 0x61),
     })
-    await page.locator(OWN).getByText('They are too large to be kept').waitFor()
+    await page.locator(OWN).getByText('It is too large to be kept').waitFor()
     await go(page, `/c/${hash}`)
     await page.locator(DEVELOPMENT).waitFor()
     await page.context().close()
   })
 
-  it('expectations of the reader end with their page when a file changed on the disk, and weaker ones do not come back', async () => {
+  it('a policy ends with its page when a file changed on the disk, and a weaker one does not come back', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     const file = join(folder, 'configuration.json')
     await writeFile(file, '{}')
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     await page.getByLabel('Accept any code in the enclave').check()
     await page.getByLabel('Or the configuration itself').setInputFiles(file)
     await untilKept(page, 'configuration.json')
@@ -179,17 +179,17 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.locator(OWN).getByText('a file cannot be read').waitFor()
     await go(page, '/verify')
     await page.locator(DEVELOPMENT).waitFor()
-    await page.getByText('What you expect: code').click()
+    await page.getByText('Your policy: code').click()
     expect(await page.getByLabel('Accept any code in the enclave').isChecked()).toBe(false)
     await page.context().close()
   })
 
-  it('expectations of the reader go along into a tab that the playground opens, and the key does not', async () => {
+  it('a policy goes along into a tab that the playground opens, and the key does not', async () => {
     const { page } = await openPage(`${service.url}/console`)
     await page.getByLabel('API key').fill(service.apiKey)
     await page.getByLabel(/Keep it when this page/).check()
     await page.getByRole('button', { name: 'Sign in' }).click()
-    await page.getByLabel('Drop files here').setInputFiles(service.expectFile)
+    await page.getByLabel('Drop files here').setInputFiles(service.policyFile)
     await page.getByText('One enclave is as you expect').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('hello')
     await page.getByRole('button', { name: 'Send' }).click()
@@ -200,7 +200,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     const opening = page.context().waitForEvent('page')
     await page.getByRole('link', { name: 'Public evidence' }).click()
     const opened = await opening
-    await opened.locator(OWN).getByText('You gave them on the playground.').waitFor()
+    await opened.locator(OWN).getByText('You gave it on the playground.').waitFor()
     await expect.poll(() => codeOf(opened)).toBe('passed')
     expect(await opened.evaluate('[opener, JSON.stringify(sessionStorage)]')).toEqual([
       null,
@@ -214,16 +214,16 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     const copy = join(folder, 'copy.html')
     await writeFile(copy, await (await fetch(`${service.url}/verify/copy`)).text())
     const { page, strangers } = await openPage(String(pathToFileURL(copy)))
-    await fillFrom(page, await otherExpectations())
+    await fillFrom(page, await otherPolicy())
     expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}')
     const { page: served } = await openPage(`${service.url}/verify`)
-    await fillFrom(served, await otherExpectations())
+    await fillFrom(served, await otherPolicy())
     await untilKept(served, 'PCR0=0000')
-    const kept = String(await served.evaluate('sessionStorage.getItem("affidavit-expectations")'))
-    await page.evaluate(`sessionStorage.setItem("affidavit-expectations", ${JSON.stringify(kept)})`)
+    const kept = String(await served.evaluate('sessionStorage.getItem("affidavit-policy")'))
+    await page.evaluate(`sessionStorage.setItem("affidavit-policy", ${JSON.stringify(kept)})`)
     await page.reload()
     await page.getByText('This is a saved page').waitFor()
-    expect(await page.locator('[data-expectations]').count()).toBe(0)
+    expect(await page.locator('[data-policy]').count()).toBe(0)
     expect(strangers).toEqual([])
     await Promise.all([page.context().close(), served.context().close()])
   })

@@ -1,31 +1,31 @@
 import { decodeBase64, encodeBase64 } from '#attestation/bytes.ts'
 import { decodeUtf8 } from '#attestation/json/decode-utf8.ts'
 import { JsonError } from '#attestation/json/json-error.ts'
-import { type FormExpectations, NO_EXPECTATIONS } from '../verify/job.ts'
+import { type FormPolicy, NO_POLICY } from '../verify/job.ts'
 
 export type Held = {
-  readonly own: FormExpectations
-  /** The page where the reader last changed the expectations. */
+  readonly own: FormPolicy
+  /** The page where the reader last changed the policy. */
   readonly place: string
-  /** True if the reader accepted some of the expectations from a link. */
+  /** True if the reader accepted some of the policy from a link. */
   readonly isLinked: boolean
   /** What a development gateway states about its own enclaves. Null for any other gateway. */
-  readonly development: FormExpectations | null
+  readonly development: FormPolicy | null
   readonly isDevelopmentRefused: boolean
 }
 
 export const NOTHING_HELD: Held = {
-  own: NO_EXPECTATIONS,
+  own: NO_POLICY,
   place: '',
   isLinked: false,
   development: null,
   isDevelopmentRefused: false,
 }
 
-/** The expectations that pages use for their checks. */
+/** The policy that pages use for their checks. */
 export type InForce = {
   readonly kind: 'none' | 'own' | 'development'
-  readonly expectations: FormExpectations
+  readonly policy: FormPolicy
 }
 
 /**
@@ -34,13 +34,13 @@ export type InForce = {
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
-    const { revocationLists, providerPolicies, outcomes, nonce, time, at, maxAge } = own
+    const { revocationLists, providers, outcomes, nonce, time, at, maxAge } = own
     return {
       kind: 'development',
-      expectations: {
+      policy: {
         ...development,
         revocationLists,
-        providerPolicies,
+        providers,
         outcomes,
         nonce,
         time,
@@ -49,11 +49,11 @@ export function inForceOf({ own, development, isDevelopmentRefused }: Held): InF
       },
     }
   }
-  return { kind: summaryOf(own).length === 0 ? 'none' : 'own', expectations: own }
+  return { kind: summaryOf(own).length === 0 ? 'none' : 'own', policy: own }
 }
 
-/** True if the expectations name code, configurations or roots. */
-function saysWhich(given: FormExpectations): boolean {
+/** True if the policy names code, configurations or roots. */
+function saysWhich(given: FormPolicy): boolean {
   return (
     given.anyMeasurement ||
     given.allowDebug ||
@@ -64,7 +64,7 @@ function saysWhich(given: FormExpectations): boolean {
   )
 }
 
-export function summaryOf(given: FormExpectations): readonly string[] {
+export function summaryOf(given: FormPolicy): readonly string[] {
   const keys = countLines(given.releaseKeys)
   const sets = given.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '').length
   const configurations = countLines(given.configurations) + given.configurationFiles.length
@@ -81,7 +81,7 @@ export function summaryOf(given: FormExpectations): readonly string[] {
     counted(configurations, 'boot configuration'),
     roots === 0 ? null : 'own roots',
     counted(given.revocationLists.length, 'revocation list'),
-    counted(given.providerPolicies.length, 'policy of a provider', 'policies of providers'),
+    given.providers.trim() === '' ? null : 'providers',
     given.outcomes.length === 0 ? null : 'cut answers accepted',
     isDocumentBound ? 'conditions for a document alone' : null,
   ].filter((words) => words !== null)
@@ -98,16 +98,10 @@ function counted(count: number, one: string, several = `${one}s`): string | null
 /** The text of a file, or its bytes if it is not text. */
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
-const FILES = [
-  'releases',
-  'configurationFiles',
-  'roots',
-  'revocationLists',
-  'providerPolicies',
-] as const
+const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /**
- * Encodes the expectations that outlive the page. The expectations of a development gateway are
+ * Encodes the policy that outlives the page. The policy of a development gateway is
  * left out, because the page fetches them again.
  */
 export async function writeHeld(held: Held): Promise<string> {
@@ -130,14 +124,14 @@ async function keepFile(file: File): Promise<KeptFile> {
   }
 }
 
-/** Parses a text that writeHeld wrote. Any other text gives no expectations. */
+/** Parses a text that writeHeld wrote. Any other text gives no policy. */
 export function readHeld(text: string): Held {
   try {
     const { own, place, isLinked, isDevelopmentRefused } = JSON.parse(text)
     const files = FILES.map((name) => [name, own[name].map(fileOf)] as const)
-    const read: FormExpectations = { ...NO_EXPECTATIONS, ...own, ...Object.fromEntries(files) }
-    const isForm = Object.entries(NO_EXPECTATIONS).every(
-      ([name, value]) => typeof read[name as keyof FormExpectations] === typeof value,
+    const read: FormPolicy = { ...NO_POLICY, ...own, ...Object.fromEntries(files) }
+    const isForm = Object.entries(NO_POLICY).every(
+      ([name, value]) => typeof read[name as keyof FormPolicy] === typeof value,
     )
     return isForm && Array.isArray(read.outcomes)
       ? {
