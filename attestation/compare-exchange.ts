@@ -45,8 +45,6 @@ export type KeptExchange = {
    */
   readonly request?: Json
   readonly answer?: KeptAnswer
-  /** Requests of the call without an answer. */
-  readonly unanswered?: readonly Unanswered[]
 }
 
 /** The comparisons of kept data with evidence. */
@@ -54,7 +52,6 @@ export type ExchangeCheckName =
   | 'request given' //   the request has the evidence's request_hash
   | 'answer given' //    the answer has the evidence's response_hash (a stream: the stream_hash)
   | 'proof given' //     the answer and the evidence have the same proof members
-  | 'other requests' //  requests of this call without an answer: never passed
 
 /** The outcome of one comparison. A comparison that was not made has not passed. */
 export type ExchangeCheck = Check<ExchangeCheckName>
@@ -77,7 +74,7 @@ export type ExchangeCheck = Check<ExchangeCheckName>
  */
 export function compareExchange(evidence: Json, kept: KeptExchange): readonly ExchangeCheck[] {
   const record = isJsonObject(evidence) ? evidence : {}
-  const { request, answer, unanswered = [] } = ownMembers(kept)
+  const { request, answer } = ownMembers(kept)
   return [
     ...(request === undefined
       ? []
@@ -88,13 +85,21 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
           check('answer given', () => compareAnswer(record, answer)),
           check('proof given', () => compareProof(record, answer)),
         ]),
-    ...(unanswered.length === 0
-      ? []
-      : [check('other requests', () => ({ notChecked: sayLost(record, unanswered) }))]),
   ]
 }
 
-function sayLost(record: JsonObject, unanswered: readonly Unanswered[]): string {
+/**
+ * Checks that a kept stream is that of the record, also its proof. Throws ProofError and
+ * FormatError.
+ */
+export function compareStream(record: JsonObject, stream: KeptAnswer): Finding {
+  const compared = compareAnswer(record, stream)
+  compareProof(record, stream)
+  return compared
+}
+
+/** Names requests without an answer, beside the notary that answered. */
+export function sayLost(record: JsonObject, unanswered: readonly Unanswered[]): string {
   const key = memberOf(record, 'public_key')
   const read = attempt(() => addressOf(decodeHex(String(key))))
   const notary = 'value' in read ? read.value : null
@@ -149,7 +154,8 @@ function fillPart(
   return { ...rest, [part]: value }
 }
 
-function hasSignedHash(record: JsonObject, response: JsonObject): boolean {
+/** True if `response` is the one whose hash the record's receipt has. */
+export function hasSignedHash(record: JsonObject, response: JsonObject): boolean {
   const dialect = dialectNameOf(record)
   const { responseHash } = hashCompletion({ request: {}, response, dialect })
   return responseHash === receiptOf(record).response_hash

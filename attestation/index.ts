@@ -59,7 +59,6 @@ export {
   bootStatementUserData,
 } from './evidence/boot-statement.ts'
 export {
-  BUNDLE_FORMAT,
   type BundleBlock,
   type BundleRecord,
   createBundle,
@@ -75,7 +74,10 @@ export type {
   BundleReport,
   ProviderEvidenceFacts,
 } from './evidence/bundle-checks.ts'
+export { BUNDLE_FORMAT } from './evidence/bundle-forms.ts'
 export type { BundleSource } from './evidence/bundle-source.ts'
+export { completeEvidence, saveEvidence, writeEvidence } from './evidence/create-evidence.ts'
+export { CALLS_MAX, readEvidenceLines, writeEvidenceLines } from './evidence/evidence-lines.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
   type HeadStatement,
@@ -201,19 +203,8 @@ export {
   parsePolicy,
   readPolicyFile,
 } from './report/policy-file.ts'
-export {
-  parseSavedProof,
-  SAVED_PROOF_FORMAT,
-  type SavedProof,
-  writeSavedProof,
-} from './saved-proof.ts'
 export type { StepKind, TurnStep } from './session/items.ts'
 export type { CallRelation } from './session/relate-calls.ts'
-export {
-  parseSessionBundle,
-  SESSION_FORMAT,
-  type SessionBundle,
-} from './session/session-bundle.ts'
 export type { SessionCheck, SessionCheckName } from './session/session-checks.ts'
 export {
   type SessionCallReport,

@@ -1,15 +1,12 @@
-import { compareExchange, completeRecord } from '#attestation/compare-exchange.ts'
 import { sayNoBlock } from '#attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import type { BundleReport } from '#attestation/evidence/bundle-checks.ts'
 import { namedBlocksOf } from '#attestation/evidence/check-provider.ts'
+import { completeEvidence, writeEvidence } from '#attestation/evidence/create-evidence.ts'
 import type { BundlePolicy, ChainFacts } from '#attestation/evidence/policy.ts'
 import { isRefused } from '#attestation/evidence/verdict.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
-import { canonicalizeJson } from '#attestation/json/canonical.ts'
-import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { hasOwnMembersAlone, ownMembers } from '#attestation/own-members.ts'
-import { writeSavedProof } from '#attestation/saved-proof.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import { checkRpc, fetchChainFacts } from './chain-facts.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
@@ -35,27 +32,18 @@ export type AnchoredOptions = {
   readonly signal?: AbortSignal
 }
 
-export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'> &
-  Partial<Pick<Proof, 'unanswered'>>
+/** A proof, or the evidence that it saved. */
+export type KeptProof = Pick<Proof, 'evidence'>
 
 /** The evidence of a call whose anchor is in a block. */
 export type AnchoredEvidence = {
-  readonly bundle: EvidenceBundle
+  readonly evidence: EvidenceBundle
   /**
-   * The bundle as the gateway sent it: a file for `affidavit verify`. The client adds the request
-   * and the answer of an encrypted call.
-   */
-  readonly text: string
-  /**
-   * Returns a file for `affidavit verify` with request, answer and bundle. It can be verified
-   * without the gateway.
+   * Returns the evidence as one line: a file for `affidavit verify`, with the request and the
+   * answer. It can be verified without the gateway.
    */
   save(): string
-  /**
-   * The result, with every check: `verified` with `rpc`, otherwise `consistent`. For an encrypted
-   * stream without requested usage, the result is always `consistent`, because the signed usage is
-   * missing. The stream hash still covers the chunks.
-   */
+  /** The result, with every check. `rpc` adds the check that the chain has the block. */
   readonly report: BundleReport
 }
 
@@ -66,8 +54,8 @@ const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
- * Waits until a block has the anchor of a call. Returns the evidence bundle after checking that it
- * belongs to this call. With `rpc`, also checks that the chain has the block. If `options` is a
+ * Waits until a block has the anchor of a call. Returns the evidence after checking that it belongs
+ * to this call. With `rpc`, also checks that the chain has the block. If `options` is a
  * string, it is the `rpc`. Throws AffidavitError `invalid_options`, `other_evidence`,
  * `invalid_evidence`, and the errors of askGateway. When the time limit ends, throws
  * `not_anchored`, or `unreachable` if the chain's endpoint did not answer the last poll.
@@ -85,37 +73,34 @@ export async function awaitAnchor(
   const { timeoutMs, confirmations, rpc, signal, apiKey } = readOptions(parts.options)
   const gateway = apiKey === undefined ? parts.gateway : { ...parts.gateway, apiKey }
   const endMs = performance.now() + timeoutMs
-  const path = `/v1/verified/chat/completions/${proof.hash}/evidence`
+  const { hash } = proof.evidence.record
+  const path = `/v1/verified/chat/completions/${hash}/evidence`
   for (let pauseMs = POLL_MS_MIN; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {
-    const { json, text: asGiven } = await askGateway(gateway, path, {
+    const { json } = await askGateway(gateway, path, {
       withKey: true,
       bytesMax: EVIDENCE_BYTES_MAX,
       ...(signal === undefined ? {} : { signal }),
     })
     const given = withErrorCode('invalid_evidence', () => parseEvidenceBundle(json))
-    checkSameExchange(given, proof)
-    const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
+    const evidence = withErrorCode('other_evidence', () => completeEvidence(proof.evidence, given))
     let unread: AffidavitError | null = null
-    const { block } = bundle
+    const { block } = evidence
     if (block !== null) {
       const chain =
         rpc === undefined
           ? null
-          : await fetchChainFacts(gateway, rpc, await namedBlocksOf(bundle)).catch(
+          : await fetchChainFacts(gateway, rpc, await namedBlocksOf(evidence)).catch(
               returnUnreachable,
             )
       if (chain instanceof AffidavitError) unread = chain
       else if (chain === null || isDeepEnough(chain, block, confirmations)) {
         const report = await verifyBundle(
-          { ...bundle },
+          { ...evidence },
           { ...policy(), confirmationsMin: confirmations },
           chain === null ? {} : { chain },
         )
         refuseInvalid(report)
-        const { request, answer, unanswered = [] } = proof
-        const kept = { request, answer, unanswered, bundle: json as JsonObject }
-        const save = () => writeSavedProof(kept)
-        return { bundle, text, report, save }
+        return { evidence, report, save: () => writeEvidence(evidence) }
       }
     }
     if (performance.now() + pauseMs > endMs)
@@ -123,7 +108,7 @@ export async function awaitAnchor(
         unread ??
         new AffidavitError(
           'not_anchored',
-          `expected a block with the anchor of ${proof.hash} within ${timeoutMs} ms: ${sayWhyNot(bundle)}`,
+          `expected a block with the anchor of ${hash} within ${timeoutMs} ms: ${sayWhyNot(evidence)}`,
         )
       )
     await delay(pauseMs, signal)
@@ -181,29 +166,6 @@ const OPTIONS: ReadonlySet<string> = new Set<keyof AnchoredOptions>([
 
 function invalid(message: string): AffidavitError {
   return new AffidavitError('invalid_options', message)
-}
-
-function checkSameExchange({ record }: EvidenceBundle, { request, answer }: KeptProof): void {
-  const differing = compareExchange(record, { request, answer }).find(
-    ({ outcome }) => outcome !== 'passed',
-  )
-  if (differing !== undefined)
-    throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
-}
-
-/**
- * Adds the request and the answer to the evidence of an encrypted call, which has only their
- * hashes.
- */
-function completeBundle(
-  given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
-  { request, answer }: KeptProof,
-): { readonly bundle: EvidenceBundle; readonly text: string } {
-  const { json, bundle } = given
-  const { record } = bundle
-  if (!isJsonObject(json) || ('request' in record && 'response' in record)) return given
-  const completed = { ...json, record: completeRecord({ ...record }, { request, answer }) }
-  return { bundle: parseEvidenceBundle(completed), text: `${canonicalizeJson(completed)}\n` }
 }
 
 function sayWhyNot(bundle: EvidenceBundle): string {

@@ -1,8 +1,9 @@
 import type { KeptAnswer } from '#attestation/compare-exchange.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { saveEvidence, writeEvidence } from '#attestation/evidence/create-evidence.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import type { Receipt } from '#attestation/receipt.ts'
 import { sayVerdict } from '#attestation/report/say-verdict.ts'
-import { writeSavedProof } from '#attestation/saved-proof.ts'
 import type { Unanswered } from '#attestation/unanswered.ts'
 import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
 
@@ -22,10 +23,9 @@ export type Proof = {
   /** The body as it was sent, with its nonce. */
   readonly request: JsonObject
   readonly answer: KeptAnswer
-  /**
-   * Returns a file for `affidavit verify`. The file has no boot configuration and no anchor, unlike
-   * the file that `anchored` returns.
-   */
+  /** The evidence, without its anchor. */
+  readonly evidence: EvidenceBundle
+  /** Returns the evidence as one line: a file for `affidavit verify`, and for `complete`. */
   save(): string
   /** Returns the verdict and the checks, one per line. */
   toString(): string
@@ -35,7 +35,11 @@ export function createProof(
   { hash, notary, txHash, receipt, checks, unanswered }: CheckedAnswer,
   kept: Pick<Proof, 'request' | 'answer' | 'checkedAt'>,
 ): Proof {
-  const { request, answer } = kept
+  let made: EvidenceBundle | null = null
+  const evidence = () => {
+    made ??= saveEvidence(kept, { configuration: notary.configuration, unanswered })
+    return made
+  }
   return {
     hash,
     notary: notary.notary,
@@ -44,7 +48,10 @@ export function createProof(
     checks,
     unanswered,
     ...kept,
-    save: () => writeSavedProof({ request, answer, unanswered }),
+    get evidence() {
+      return evidence()
+    },
+    save: () => writeEvidence(evidence()),
     toString: () =>
       `${sayVerdict('incomplete', { failed: [], open: openIn(checks) })}\n${printChecks(checks)}`,
   }

@@ -1,6 +1,8 @@
 import type { SessionPlace } from '#attestation/demands.ts'
-import { SESSION_CALLS_MAX, writeSessionBundle } from '#attestation/session/session-bundle.ts'
-import type { Unanswered, UnansweredInSession } from '#attestation/unanswered.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { writeEvidence } from '#attestation/evidence/create-evidence.ts'
+import { CALLS_MAX } from '#attestation/evidence/evidence-lines.ts'
+import type { Unanswered } from '#attestation/unanswered.ts'
 import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, leavable } from './gateway.ts'
@@ -17,7 +19,7 @@ export type CallSession = {
    */
   readonly fetch: Fetch
   /** Requests that no proven answer belongs to. The file of `save` has them too. */
-  readonly unanswered: readonly UnansweredInSession[]
+  readonly unanswered: readonly Unanswered[]
   /** The proofs of the calls, in their order. Empty with the option `onProof`. */
   readonly proofs: readonly Proof[]
   /**
@@ -34,7 +36,7 @@ export type LostRequests = {
   /** 8 bytes in hex: the same for all statements about this call. */
   readonly call: string
   /** Empty: the call got its proven answer later, and the saved proof states its requests. */
-  readonly unanswered: readonly UnansweredInSession[]
+  readonly unanswered: readonly Unanswered[]
 }
 
 /** Options of a new session. */
@@ -61,7 +63,7 @@ export function createSession(
     readonly anchored: (
       proof: Proof,
       options?: AnchoredOptions | string,
-    ) => Promise<Pick<AnchoredEvidence, 'text'>>
+    ) => Promise<Pick<AnchoredEvidence, 'evidence'>>
   },
 ): CallSession {
   const { onProof, onLost = () => undefined, isOwn = () => true } = options
@@ -79,18 +81,37 @@ export function createSession(
     async save(options) {
       if (proofs.length === 0)
         throw new AffidavitError('invalid_options', 'expected a session with calls that it keeps')
-      const calls: string[] = []
-      for (const proof of proofs) calls.push((await parts.anchored(proof, options)).text)
-      return writeSessionBundle(start.id, calls, turns.unanswered())
+      const calls: EvidenceBundle[] = []
+      for (const proof of proofs) calls.push((await parts.anchored(proof, options)).evidence)
+      return writeSession(calls, turns.unanswered())
     },
     ended: turns.ended,
   }
 }
 
+/** Writes a session as JSON Lines. The last call states the requests without a proven answer. */
+export function writeSession(
+  calls: readonly EvidenceBundle[],
+  lost: readonly Unanswered[],
+): string {
+  const last = calls.length - 1
+  return calls
+    .map((call, at) => writeEvidence(at === last ? withUnanswered(call, lost) : call))
+    .join('')
+}
+
+export function withUnanswered(
+  evidence: EvidenceBundle,
+  lost: readonly Unanswered[],
+): EvidenceBundle {
+  if (lost.length === 0) return evidence
+  return { ...evidence, unanswered: [...(evidence.unanswered ?? []), ...lost] }
+}
+
 export type SessionTurn = {
   readonly place: SessionPlace
   /** Records the completion hash of this call. The next call states it as `previous`. */
-  keep(proof: Pick<Proof, 'hash' | 'unanswered'>, sends: CallSends): void
+  keep(proof: Pick<Proof, 'hash'>, sends: CallSends): void
   /** Records that the call has no proven answer yet. */
   lose(sends: CallSends): void
   /** Lets the next call begin. Without `keep`, the next call gets the same place as this call. */
@@ -101,10 +122,10 @@ export type SessionTurn = {
 export type SessionTurns = {
   /**
    * Waits for all earlier calls to end. Rejects when `signal` aborts, after the last call, and
-   * after SESSION_CALLS_MAX calls, because no verifier reads a longer session.
+   * after CALLS_MAX calls, because no verifier reads a longer session.
    */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
-  unanswered(): readonly UnansweredInSession[]
+  unanswered(): readonly Unanswered[]
   ended(): Promise<void>
 }
 
@@ -113,7 +134,7 @@ export type SessionStart = Omit<SessionPlace, 'last'> & {
   /** The last call was made. Further calls are refused. */
   readonly isEnded?: true
   /** Requests without an answer, from before. */
-  readonly unanswered?: readonly UnansweredInSession[]
+  readonly unanswered?: readonly Unanswered[]
 }
 
 function createSessionTurns(
@@ -152,10 +173,10 @@ function createSessionTurns(
             'invalid_request',
             'expected no call after the last of a session',
           )
-        if (n + unanswered().length >= SESSION_CALLS_MAX)
+        if (n + unanswered().length >= CALLS_MAX)
           throw new AffidavitError(
             'invalid_request',
-            `expected at most ${SESSION_CALLS_MAX} calls in a session`,
+            `expected at most ${CALLS_MAX} calls in a session`,
           )
       } catch (fault) {
         end()
@@ -169,10 +190,10 @@ function createSessionTurns(
           const lost = record(sends, place.n, unansweredIn(sends, null))
           if (wasLost || lost.unanswered.length > 0) onLost(lost)
         },
-        keep({ hash, unanswered: requests }, sends) {
-          const wasLost = open.has(sends)
-          const { call } = record(sends, place.n, requests)
-          if (wasLost) onLost({ call, unanswered: [] })
+        keep({ hash }, sends) {
+          const lost = open.get(sends)
+          open.delete(sends)
+          if (lost !== undefined) onLost({ ...lost, unanswered: [] })
           n = place.n + 1
           previous = hash
           isEnded = isLast

@@ -21,14 +21,22 @@ export function checkAnchor(
   bundle: EvidenceBundle,
   given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
 ): readonly BundleCheck[] {
-  const { block } = bundle
-  const transaction = attempt(() => decodeAnchorTransaction(decodeHex(bundle.transaction)))
+  const { block, transaction: raw } = bundle
+  const bytes = raw === null ? null : decodeHex(raw)
+  const orUnknown = (find: (bytes: Uint8Array) => Finding) => () =>
+    bytes === null ? { notChecked: 'the transaction is not known yet' } : find(bytes)
   const header = attempt(() => headerOf(bundle))
   const checkMined = (name: BundleCheckName, find: (mined: BundleBlock) => Finding) =>
     check(name, () => (block === null ? { notChecked: 'there is no block' } : find(block)))
   return [
-    check('transaction hash', () => checkTransactionHash(bundle)),
-    check('anchor', () => checkCall(bundle, need(transaction))),
+    check(
+      'transaction hash',
+      orUnknown((transaction) => checkTransactionHash(bundle, transaction)),
+    ),
+    check(
+      'anchor',
+      orUnknown((transaction) => checkCall(bundle, decodeAnchorTransaction(transaction))),
+    ),
     check('block header', () =>
       block === null ? { notChecked: sayNoBlock(bundle) } : checkHeader(block, need(header)),
     ),
@@ -51,7 +59,9 @@ export function headerOf(bundle: EvidenceBundle): BlockHeader {
 export function sayNoBlock({
   no_block,
   record,
-}: Pick<EvidenceBundle, 'no_block' | 'record'>): string {
+  transaction: anchor,
+}: Pick<EvidenceBundle, 'no_block' | 'record' | 'transaction'>): string {
+  if (anchor === null) return 'this was kept before its anchor was in a block: complete it'
   const { reason = 'not_said', transaction = record.reanchored?.at(-1) ?? record.tx_hash } =
     no_block ?? {}
   return `${NO_BLOCK_WORDS[reason]}, or look transaction ${transaction} up on the chain`
@@ -75,8 +85,8 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
 export const ANCHOR_SKEW_MS = 60_000
 
 /** Compares only hashes. The check `anchor` reads the transaction. */
-function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
-  const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
+function checkTransactionHash({ record }: EvidenceBundle, transaction: Uint8Array): Finding {
+  const hash = `0x${encodeHex(keccak_256(transaction))}`
   if (record.tx_hash === hash) return `Keccak-256 ${hash}`
   const { reanchored = [] } = record
   const at = reanchored.indexOf(hash)
@@ -141,7 +151,7 @@ function checkInclusion(
     index: block.transaction_index,
     nodes: block.transaction_proof.map(decodeHex),
   })
-  if (!equalBytes(entry, decodeHex(transaction)))
+  if (transaction === null || !equalBytes(entry, decodeHex(transaction)))
     throw new ProofError('wrong_transaction', 'expected the transaction at its index of the block')
   return `transaction ${block.transaction_index} of the block`
 }

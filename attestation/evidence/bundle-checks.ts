@@ -22,6 +22,8 @@ export const BUNDLE_CHECKS = {
   'request hash': 'always',
   /** The receipt's `response_hash` is the hash of the response. */
   'response hash': 'always',
+  /** The evidence has the events of the stream, and they are those that the enclave gave out. */
+  'stream hash': 'if made',
   /** The record's hash is the hash over the request hash and the response hash. */
   hash: 'always',
   /** The public key is a secp256k1 point. */
@@ -79,6 +81,8 @@ export const BUNDLE_CHECKS = {
   'anchor outcome': 'always',
   /** The chain has this block, with enough blocks after it. */
   'block on chain': 'with a chain',
+  /** The caller states requests without an answer. Never passed. */
+  'other requests': 'if made',
 } as const satisfies CheckTable<string>
 
 export type BundleCheck = Check<BundleCheckName>

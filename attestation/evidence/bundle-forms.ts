@@ -5,6 +5,9 @@ import type { Json } from '../json/value.ts'
 import { orNull } from '../or-null.ts'
 import { ownMembers } from '../own-members.ts'
 
+/** The value of `format` in all evidence. */
+export const BUNDLE_FORMAT = 'affidavit-evidence'
+
 /** Forms of the members of bundles, except hex texts: see `hexOf`. */
 export const bundleForms = formsOf('invalid_bundle')
 

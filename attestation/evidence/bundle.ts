@@ -1,5 +1,5 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
-import { encodeBase64, HASH_BYTES } from '../bytes.ts'
+import { decodeBase64, encodeBase64, encodeHex, HASH_BYTES, sha256 } from '../bytes.ts'
 import { dialectNamed } from '../dialects/dialect-names.ts'
 import { DIALECTS } from '../dialects/dialects.ts'
 import { type ErasureStatement, readErasure } from '../erasure.ts'
@@ -10,11 +10,13 @@ import { ownMembers } from '../own-members.ts'
 import { PROVIDER_EVIDENCE_BYTES_MAX } from '../providers/evidence/evidence-document.ts'
 import { parseReceipt, type Receipt } from '../receipt.ts'
 import { hashCompletion } from '../record-hash.ts'
+import { parseUnanswered, type Unanswered } from '../unanswered.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
 import { parseBootConfiguration } from './boot-facts.ts'
 import {
   BUNDLE_DOCUMENT_BYTES_MAX,
+  BUNDLE_FORMAT,
   base64FormOf,
   bundleForms,
   hexOf,
@@ -23,11 +25,8 @@ import {
 import { type BundleSource, parseSource } from './bundle-source.ts'
 import { TRIE_NODES_MAX } from './trie.ts'
 
-const { arrayOf, countOf, invalid, membersOf, objectOf } = bundleForms
+const { arrayOf, countOf, invalid, membersOf, objectOf, textOf } = bundleForms
 const base64Of = base64FormOf(invalid)
-
-/** The value of `format`. */
-export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
 /** Maximum number of transactions in addition to `tx_hash`. */
 export const REANCHORED_MAX = 64
@@ -39,14 +38,33 @@ export type EvidenceBundle = {
   readonly record: BundleRecord
   /** The attestation document's `user_data` is the digest of this configuration. */
   readonly boot_configuration: JsonObject
-  /** The signed transaction that anchors the log's head: 0x hex. */
-  readonly transaction: string
+  /** The signed transaction that anchors the log's head: 0x hex. Null: not known yet. */
+  readonly transaction: string | null
   readonly block: BundleBlock | null
   readonly no_block?: NoBlock
   readonly source?: BundleSource
-  /** Evidence of the provider's machine: standard base64. Absent if it is not known. */
-  readonly provider_evidence?: string
+  /** Evidence of the provider's machine. Absent if it is not known. */
+  readonly provider_evidence?: ProviderPart
+  /** All events of a stream in order, as its caller received them. Absent: not kept. */
+  readonly events?: readonly KeptEvent[]
+  /** The call was sent with an `Idempotency-Key`, so its first events may be there twice. */
+  readonly idempotent?: true
+  /** The caller's statement. Absent: no such requests. */
+  readonly unanswered?: readonly Unanswered[]
 }
+
+/** A file of several calls has each document once. */
+export type ProviderPart = {
+  /** Of the document, hex. */
+  readonly sha256: string
+  /** Standard base64. Absent: an earlier line has it. */
+  readonly document?: string
+}
+
+/** Events of chats have no name. */
+export type KeptEvent =
+  | { readonly data: JsonObject }
+  | { readonly event: string; readonly data: JsonObject }
 
 /** Why a bundle has no block. Not proved. */
 type NoBlock = {
@@ -128,22 +146,64 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
     version: 1,
     record,
     boot_configuration: objectOf(bundle.boot_configuration, 'boot_configuration'),
-    transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
+    transaction: parseTransaction(bundle.transaction, block),
     block,
     ...(has('no_block') ? { no_block: parseNoBlock(bundle.no_block, { record, block }) } : {}),
     ...(has('source') ? { source: parseSource(bundle.source) } : {}),
     ...(has('provider_evidence')
       ? { provider_evidence: parseProviderPart(bundle.provider_evidence) }
       : {}),
+    ...(has('events') ? { events: parseEvents(bundle.events) } : {}),
+    ...(has('idempotent') ? { idempotent: parseIdempotent(bundle) } : {}),
+    ...(has('unanswered') ? { unanswered: parseUnanswered(bundle.unanswered) } : {}),
   }
 }
 
-/** Checks only the form and the size of the text: judgeProvider reads the document. */
-function parseProviderPart(json: Json | undefined): string {
-  return base64Of(json, 'provider_evidence', PROVIDER_EVIDENCE_BYTES_MAX)
+function parseTransaction(json: Json, block: BundleBlock | null): string | null {
+  if (json !== null) return hexOf(json, 'transaction', { max: TRANSACTION_BYTES_MAX })
+  if (block !== null) throw invalid('transaction', 'the transaction of the block')
+  return null
 }
 
-const OPTIONAL_MEMBERS = ['no_block', 'source', 'provider_evidence'] as const
+function parseEvents(json: Json | undefined): readonly KeptEvent[] {
+  return arrayOf(json, 'events').map((event, at) => {
+    const isNamed = isJsonObject(event) && Object.hasOwn(event, 'event')
+    const members = membersOf(event, `events.${at}`, isNamed ? NAMED_EVENT : ['data'])
+    const data = objectOf(members.data, `events.${at}.data`)
+    return isNamed ? { event: textOf(members.event, `events.${at}.event`), data } : { data }
+  })
+}
+
+const NAMED_EVENT: readonly ('event' | 'data')[] = ['event', 'data']
+
+function parseIdempotent({ events, idempotent }: Readonly<Record<string, Json>>): true {
+  if (idempotent !== true || events === undefined)
+    throw invalid('idempotent', 'true, beside events, or absent')
+  return true
+}
+
+/** Checks only the digest of the document: judgeProvider reads the document. */
+function parseProviderPart(json: Json | undefined): ProviderPart {
+  const name = 'provider_evidence'
+  const hasDocument = isJsonObject(json) && Object.hasOwn(json, 'document')
+  const names: readonly ('sha256' | 'document')[] = ['sha256']
+  const part = membersOf(json, name, hasDocument ? [...names, 'document'] : names)
+  const digest = hexOf(part.sha256, `${name}.sha256`, { exactly: HASH_BYTES, prefix: '' })
+  if (!hasDocument) return { sha256: digest }
+  const document = base64Of(part.document, `${name}.document`, PROVIDER_EVIDENCE_BYTES_MAX)
+  if (encodeHex(sha256(decodeBase64(document))) !== digest)
+    throw invalid(`${name}.document`, 'the document whose SHA-256 is beside it')
+  return { sha256: digest, document }
+}
+
+const OPTIONAL_MEMBERS = [
+  'no_block',
+  'source',
+  'provider_evidence',
+  'events',
+  'idempotent',
+  'unanswered',
+] as const
 
 const BUNDLE_MEMBERS = [
   'format',
@@ -295,8 +355,8 @@ function parseNodes(json: Json, name: string): readonly string[] {
 export function createBundle(parts: {
   readonly record: JsonObject
   readonly bootConfiguration: JsonObject
-  /** Raw anchor transaction, 0x hex. */
-  readonly transaction: string
+  /** Raw anchor transaction, 0x hex. Null if it is not known yet. */
+  readonly transaction: string | null
   /** The block, or the reason why there is no block. Null if neither is known. */
   readonly block: BundleBlock | NoBlock | null
   /** Absent or null if unknown. */
@@ -319,8 +379,12 @@ export function createBundle(parts: {
     transaction: parts.transaction,
     ...(block !== null && 'reason' in block ? { block: null, no_block: block } : { block }),
     ...(source !== null ? { source } : {}),
-    ...(providerEvidence !== null ? { provider_evidence: encodeBase64(providerEvidence) } : {}),
+    ...(providerEvidence !== null ? { provider_evidence: providerPartOf(providerEvidence) } : {}),
   })
+}
+
+function providerPartOf(document: Uint8Array): JsonObject {
+  return { sha256: encodeHex(sha256(document)), document: encodeBase64(document) }
 }
 
 /**
@@ -371,7 +435,9 @@ export function redactBundle(
   const { record } = bundle
   const { request, response } = ownMembers(parts)
   const withoutRequest = request === true ? redactRequest(record) : record
-  return { ...bundle, record: response === true ? redactResponse(withoutRequest) : withoutRequest }
+  if (response !== true) return { ...bundle, record: withoutRequest }
+  const { events: _events, idempotent: _idempotent, ...rest } = bundle
+  return { ...rest, record: redactResponse(withoutRequest) }
 }
 
 export function redactedParts(record: BundleRecord): readonly RedactablePart[] {

@@ -27,14 +27,14 @@ export async function judgeProvider(
   policies: readonly ProviderPolicy[] | null,
   chain: ChainFacts | undefined,
 ): Promise<ProviderJudgement | null> {
-  if (provider_evidence === undefined) return null
+  if (provider_evidence?.document === undefined) return null
   // Loaded only for bundles with evidence: the module is a third of the verifier's code.
   const { judgeByPolicies } = await import('../providers/evidence/judge-by-policies.ts')
   const at = judgedTimeOf(record.receipt)
   const { chainId, providerBlock } = chain ?? {}
   const lookedUp =
     chainId === undefined || providerBlock === undefined ? null : { chainId, block: providerBlock }
-  return await judgeByPolicies(decodeBase64(provider_evidence), policies, at, lookedUp)
+  return await judgeByPolicies(decodeBase64(provider_evidence.document), policies, at, lookedUp)
 }
 
 /** The blocks that a bundle names: of its anchor, and of the nonce of its provider's evidence. */
@@ -42,9 +42,10 @@ export async function namedBlocksOf(bundle: EvidenceBundle): Promise<NamedBlocks
   const { block, provider_evidence } = bundle
   const anchor = block?.number ?? null
   const { chain_id: chainId } = bundle.record.log
-  if (provider_evidence === undefined) return { anchor, provider: null, chainId }
+  const { document } = provider_evidence ?? {}
+  if (document === undefined) return { anchor, provider: null, chainId }
   const { parseProviderEvidence } = await import('../providers/evidence/evidence-document.ts')
-  const parsed = attempt(() => parseProviderEvidence(decodeBase64(provider_evidence)))
+  const parsed = attempt(() => parseProviderEvidence(decodeBase64(document)))
   return {
     anchor,
     chainId,
@@ -54,15 +55,16 @@ export async function namedBlocksOf(bundle: EvidenceBundle): Promise<NamedBlocks
 
 /**
  * The two checks of a bundle's provider. The first needs no policy: it fails if the origin or the
- * key differs, because such evidence belongs to another call.
+ * key differs, because such evidence belongs to another call. `missing`: the digest of a document
+ * that is not there.
  */
 export function checkProvider(
   receipt: Receipt,
   judged: ProviderJudgement | null,
-  hasPolicy: boolean,
+  { hasPolicy, missing }: { readonly hasPolicy: boolean; readonly missing: string | null },
 ): readonly [BundleCheck, BundleCheck] {
   const find = (of: (judged: ProviderJudgement) => Finding) => () =>
-    judged === null ? { notChecked: 'the bundle has no evidence of its provider' } : of(judged)
+    judged === null ? { notChecked: sayMissing(missing) } : of(judged)
   return [
     check(
       "provider's key",
@@ -75,6 +77,12 @@ export function checkProvider(
       sayFault,
     ),
   ]
+}
+
+function sayMissing(sha256: string | null): string {
+  return sha256 === null
+    ? 'there is no evidence of the provider'
+    : `the document with the SHA-256 ${sha256} is not there: give the whole file`
 }
 
 /** Throws ProofError for evidence of another call. */

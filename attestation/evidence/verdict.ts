@@ -1,6 +1,6 @@
 import type { Check } from '../finding.ts'
 
-type CheckNeed = 'always' | 'with a chain' | 'with a provider policy'
+type CheckNeed = 'always' | 'with a chain' | 'with a provider policy' | 'if made'
 
 /** Checks by name, in the order of the report. Value: when `verified` needs the check. */
 export type CheckTable<Name extends string> = Readonly<Record<Name, CheckNeed>>
@@ -44,6 +44,7 @@ export function judgeChecks<Name extends string>(
     always: true,
     'with a chain': hasChain,
     'with a provider policy': hasProviderPolicy,
+    'if made': true,
   }
   const open = checks
     .filter(({ name, outcome }) => outcome === 'not checked' && isNeeded[table[name]])
@@ -67,7 +68,8 @@ export function orderChecks<Name extends string>(
   table: CheckTable<Name>,
   isOfProvider = false,
 ): readonly Check<Name>[] {
-  return namesOf(table, isOfProvider).map((name) => {
+  const names = namesOf(table, isOfProvider, (name) => checks.some((one) => one.name === name))
+  return names.map((name) => {
     const made = checks.find((one) => one.name === name)
     return made ?? { name, outcome: 'failed', detail: 'this check was not made' }
   })
@@ -98,8 +100,10 @@ export function refuseForm<Name extends string>(
 function namesOf<Name extends string>(
   table: CheckTable<Name>,
   isOfProvider: boolean,
+  isMade: (name: Name) => boolean = () => false,
 ): readonly Name[] {
   return Object.keys(table)
     .filter((name): name is Name => Object.hasOwn(table, name))
     .filter((name) => isOfProvider || table[name] !== 'with a provider policy')
+    .filter((name) => table[name] !== 'if made' || isMade(name))
 }

@@ -1,5 +1,6 @@
 import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex } from '../bytes.ts'
+import { compareStream, sayLost } from '../compare-exchange.ts'
 import { attempt, check, reasonOf } from '../finding.ts'
 import type { Json } from '../json/value.ts'
 import { isDebugMode } from '../nitro/checks.ts'
@@ -8,12 +9,7 @@ import type { ProviderJudgement } from '../providers/evidence/verify-provider-ev
 import { verifyRecord } from '../verify-record.ts'
 import { checkAnchor, headerOf } from './anchor-checks.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
-import {
-  type BundleRecord,
-  type EvidenceBundle,
-  parseEvidenceBundle,
-  redactedParts,
-} from './bundle.ts'
+import { type EvidenceBundle, parseEvidenceBundle, redactedParts } from './bundle.ts'
 import {
   type BlockFacts,
   BUNDLE_CHECKS,
@@ -23,6 +19,7 @@ import {
 } from './bundle-checks.ts'
 import { checkProvider, judgeProvider, providerFactsOf } from './check-provider.ts'
 import { checkEnclave, checkOutcome, findExpectedCode, registersOf } from './document-checks.ts'
+import { streamIn } from './kept-events.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { isRefused, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
@@ -66,14 +63,22 @@ export async function verifyBundle(
   const provider = await judgeProvider(bundle, providers, chain)
   const made: readonly BundleCheck[] = [
     { name: 'format', outcome: 'passed', detail: `version ${bundle.version}` },
-    ...checkRecord(bundle.record),
+    ...checkRecord(bundle),
     ...(await checkEnclave(bundle, policy, attestations)),
     check('outcome', () => checkOutcome(receipt, policy.outcomes)),
-    ...checkProvider(receipt, provider, hasProviderPolicy),
+    ...checkProvider(receipt, provider, {
+      hasPolicy: hasProviderPolicy,
+      missing: bundle.provider_evidence?.sha256 ?? null,
+    }),
     ...checkAnchor(bundle, { chain, confirmationsMin: policy.confirmationsMin }),
+    ...checkUnanswered(bundle),
   ]
-  const checks = orderChecks(made, BUNDLE_CHECKS, hasProviderPolicy || provider !== null)
-  const judgement = judgeChecks(checks, {
+  const checks = orderChecks(
+    made,
+    BUNDLE_CHECKS,
+    hasProviderPolicy || bundle.provider_evidence !== undefined,
+  )
+  const judgement = judgeChecks(checks.filter(isNotReplaced(checks)), {
     table: BUNDLE_CHECKS,
     hasChain: chain !== undefined,
     hasProviderPolicy,
@@ -89,15 +94,36 @@ export async function verifyBundle(
   }
 }
 
-/** Omits `stream hash` (a bundle has no stream) and `anchor` (checkAnchor checks the anchor). */
-function checkRecord(record: BundleRecord): readonly BundleCheck[] {
+/**
+ * The events of a stream have all of its content, so `response hash` is not needed beside them: the
+ * assembled response can lack its usage.
+ */
+function isNotReplaced(checks: readonly BundleCheck[]) {
+  const isStream = checks.some(
+    ({ name, outcome }) => name === 'stream hash' && outcome === 'passed',
+  )
+  return ({ name, outcome }: BundleCheck) =>
+    !(isStream && name === 'response hash' && outcome === 'not checked')
+}
+
+function checkUnanswered({ record, unanswered }: EvidenceBundle): readonly BundleCheck[] {
+  if (unanswered === undefined) return []
+  return [check('other requests', () => ({ notChecked: sayLost({ ...record }, unanswered) }))]
+}
+
+/** Omits `anchor`, which checkAnchor checks. `stream hash` is there for evidence with events. */
+function checkRecord(bundle: EvidenceBundle): readonly BundleCheck[] {
+  const { record } = bundle
+  const stream = streamIn(bundle)
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),
     ...('response' in record ? {} : { response: record.response_hash }),
   }
-  return verifyRecord(record, { withheld }).checks.flatMap(({ name, ...found }) =>
+  const made = verifyRecord(record, { withheld }).checks.flatMap(({ name, ...found }) =>
     name === 'stream hash' || name === 'anchor' ? [] : [{ name, ...found }],
   )
+  if (stream === null) return made
+  return [...made, check('stream hash', () => compareStream({ ...record }, stream))]
 }
 
 function gatherFacts(

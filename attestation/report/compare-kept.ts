@@ -36,25 +36,18 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   }
 }
 
-/**
- * Describes the caller's kept request and answer in words, and names his requests without an
- * answer. Verifies nothing.
- */
-export function describeKept(
-  evidence: Json,
-  {
-    request,
-    answer,
-    unanswered = [],
-  }: KeptExchange & { readonly request: Json; readonly answer: KeptAnswer },
-): ComparedExchange {
+/** Describes the caller's kept request and answer in words. Verifies nothing. */
+export function describeKept({
+  request,
+  answer,
+}: {
+  readonly request: Json
+  readonly answer: KeptAnswer
+}): ShownExchange {
   const dialect = dialectOfRequest(request)
   const read = attempt(() => keptResponseOf(answer, dialect))
   const response = 'value' in read ? read.value : null
-  return {
-    checks: compareExchange(evidence, { unanswered }),
-    shown: describeExchange({ dialect, request: objectOf(request), response }),
-  }
+  return describeExchange({ dialect, request: objectOf(request), response })
 }
 
 function objectOf(value: Json | undefined): JsonObject | null {

@@ -54,8 +54,8 @@ export function saySentence({ finding, caution, notShown }: Conclusion): string 
   ].join(' ')
 }
 
-function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Found {
-  const { checks, facts } = report
+function concludeBundle({ verdict, report, differences }: BundleJudgement): Found {
+  const { checks, facts, open } = report
   if (!isRefused(report.verdict) && differences.length > 0)
     return {
       verdict,
@@ -104,7 +104,7 @@ function concludeRecords({
   }
 }
 
-function concludeSession({ verdict, checks, open, calls }: SessionReport): Found {
+function concludeSession({ verdict, checks, open, calls, id }: SessionReport): Found {
   const ofCalls = calls.flatMap(({ report }) => failedOf(report.checks))
   const own = failedOf(checks)
   const isOfCalls = own.every(({ name }) => name === 'evidence of calls')
@@ -113,9 +113,7 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
   if (isRefused(verdict)) return refuted(verdict, headline)
   const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
   const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
-  const ofSession = open.includes('one session')
-    ? 'that this file puts into one session'
-    : 'of one session'
+  const ofSession = id === null || open.includes('one session') ? '' : ' of one session'
   const openOfCalls = calls.flatMap(({ report }) => report.open)
   const facts = calls.flatMap(({ report }) => report.facts ?? [])
   const openOfSession = open.filter((name) => name !== 'evidence of calls')
@@ -123,15 +121,19 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
     verdict,
     headline,
     finding:
-      `These are ${calls.length} calls ${ofSession}, signed by ${signers}, ` +
+      `These are ${calls.length} calls${ofSession}, signed by ${signers}, ` +
       `and none was changed since.${sayCut(facts)}${sayDebug(facts)}`,
     notShown: [
       ...listNotShown([...openOfCalls, ...openOfSession], facts),
-      'what a tool did: its answer is what the caller sent',
-      'calls that the caller made outside of the session',
+      ...(id === null ? [] : NOT_SHOWN_OF_SESSIONS),
     ],
   }
 }
+
+const NOT_SHOWN_OF_SESSIONS = [
+  'what a tool did: its answer is what the caller sent',
+  'calls that the caller made outside of the session',
+]
 
 function refuted(verdict: Verdict, headline: string): Found {
   return {
@@ -282,6 +284,7 @@ const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'none doubled': ALL_CALLS,
   order: ALL_CALLS,
   'previous hash': ALL_CALLS,
+  'other requests': 'that the gateway did not choose among several answers',
   'signed end': 'that no calls came after the last one',
   'answers in requests': 'that each answer in a request is of an earlier call',
 }

@@ -1,39 +1,38 @@
-import { completeRecord, type KeptExchange } from '../compare-exchange.ts'
-import { parseEvidenceBundle } from '../evidence/bundle.ts'
+import {
+  compareExchange,
+  completeRecord,
+  type ExchangeCheck,
+  type KeptExchange,
+} from '../compare-exchange.ts'
+import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import { namedBlocksOf } from '../evidence/check-provider.ts'
-import {
-  type AskChain,
-  type BundlePolicy,
-  type NamedBlocks,
-  NO_BLOCKS,
-} from '../evidence/policy.ts'
+import { keptEventsOf, streamIn } from '../evidence/kept-events.ts'
+import { type AskChain, type BundlePolicy, NO_BLOCKS } from '../evidence/policy.ts'
 import { isRefused } from '../evidence/verdict.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt } from '../finding.ts'
-import { isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
-import { type ComparedExchange, compareKept } from './compare-kept.ts'
+import { compareKept } from './compare-kept.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 export type BundleJudgement = {
   /** The verdict of the report, or `invalid` if the evidence belongs to another exchange. */
   readonly verdict: BundleReport['verdict']
-  /** Required checks that were not made: the bundle and the kept exchange lack data. */
-  readonly open: BundleReport['open']
-  /** The report on the bundle alone. */
+  /** The report on the evidence, with the kept parts that belong to it. */
   readonly report: BundleReport
-  readonly comparison: ComparedExchange['checks']
+  readonly comparison: readonly ExchangeCheck[]
   /** The comparisons that failed. If any failed, the evidence belongs to another exchange. */
   readonly differences: readonly string[]
-  /** Empty if the bundle is invalid or not accepted. */
+  /** Empty if the evidence is invalid or not accepted. */
   readonly exchange: ShownExchange
 }
 
 /**
- * Checks a bundle, and compares it with the kept exchange. The kept request or answer is used for a
- * missing part with the same hash. Throws the errors of
- * `askChain`, but never because of the bundle.
+ * Checks the evidence of a call, and compares it with the kept exchange. Fills a part that the
+ * evidence leaves out with the kept part that has the same hash. Throws the errors of `askChain`,
+ * but never because of the evidence.
  */
 export async function judgeBundle(
   given: JsonObject,
@@ -45,33 +44,52 @@ export async function judgeBundle(
   },
 ): Promise<BundleJudgement> {
   const { policy, verifier, kept, askChain } = demands
-  const record = memberOf(given, 'record')
-  const bundle = isJsonObject(record) ? { ...given, record: completeRecord(record, kept) } : given
-  const chain = askChain === null ? null : await askChain(await blocksOf(bundle))
+  const comparison = compareExchange(memberOf(given, 'record') ?? null, kept)
+  const bundle = withKept(given, { kept, comparison })
+  const parsed = attempt(() => parseEvidenceBundle(bundle))
+  const read = 'value' in parsed ? parsed.value : null
+  const blocks = read === null ? NO_BLOCKS : await namedBlocksOf(read)
+  const chain = askChain === null ? null : await askChain(blocks)
   const report = await verifyBundle(bundle, policy, {
     attestations: verifier,
     ...(chain === null ? {} : { chain }),
   })
-  const { checks, shown } = compareKept(isJsonObject(record) ? record : {}, kept)
-  const differences = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
-  const isAnswered = checks.some(
-    ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
-  )
-  // Chunks without usage lack a part of the response, but the receipt has the hash of these chunks.
-  const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
-  const held = report.verdict === 'incomplete' && open.length === 0 ? 'verified' : report.verdict
+  const differences = comparison
+    .filter(({ outcome }) => outcome === 'failed')
+    .map(({ name }) => name)
+  const isShown = read !== null && !isRefused(report.verdict)
   return {
-    verdict: differences.length > 0 ? 'invalid' : held,
-    open,
+    verdict: differences.length > 0 ? 'invalid' : report.verdict,
     report,
-    comparison: checks,
+    comparison,
     differences,
-    exchange: isRefused(report.verdict) ? NOTHING_SHOWN : shown,
+    exchange: isShown ? describeCall(read) : NOTHING_SHOWN,
   }
 }
 
-/** Other checks report a bundle that names no block, or that has another form. */
-async function blocksOf(bundle: JsonObject): Promise<NamedBlocks> {
-  const parsed = attempt(() => parseEvidenceBundle(bundle))
-  return 'value' in parsed ? await namedBlocksOf(parsed.value) : NO_BLOCKS
+function withKept(
+  given: JsonObject,
+  {
+    kept,
+    comparison,
+  }: { readonly kept: KeptExchange; readonly comparison: readonly ExchangeCheck[] },
+): JsonObject {
+  const record: Json = memberOf(given, 'record') ?? null
+  if (!isJsonObject(record)) return given
+  const completed = { ...given, record: completeRecord(record, kept) }
+  const isOwn = comparison.some(
+    ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
+  )
+  if (!isOwn || kept.answer === undefined || Object.hasOwn(given, 'events')) return completed
+  const { events, idempotent } = keptEventsOf(kept.answer)
+  return {
+    ...completed,
+    ...(events === undefined ? {} : { events: events.map((event) => ({ ...event })) }),
+    ...(idempotent === undefined ? {} : { idempotent }),
+  }
+}
+
+function describeCall(bundle: EvidenceBundle): ShownExchange {
+  const answer = streamIn(bundle)
+  return compareKept({ ...bundle.record }, answer === null ? {} : { answer }).shown
 }

@@ -61,16 +61,11 @@ export async function judgeEvidence(
   const { expected, kept, verifier, askChain } = demands
   const hasOtherRoot = isOtherRoot(expected.attestation.roots)
   if (evidence.kind === 'bundle') {
-    if (evidence.kept !== undefined && (kept.requestBody ?? kept.answer) !== null)
-      throw new EvidenceError(
-        'answer_twice',
-        'expected no request and no answer beside a saved proof, which has both',
-      )
     const policy = bundlePolicyOf(expected)
     const judged = await judgeBundle(evidence.bundle, {
       policy,
       verifier,
-      kept: evidence.kept ?? keptOf(kept),
+      kept: keptOf(kept),
       askChain,
     })
     return { kind: 'bundle', hasOtherRoot, ...judged }
@@ -78,7 +73,7 @@ export async function judgeEvidence(
   checkComparable(evidence, kept)
   if (evidence.kind === 'session') {
     const context = { attestations: verifier, ...(askChain === null ? {} : { askChain }) }
-    const report = await verifySession(evidence.session, bundlePolicyOf(expected), context)
+    const report = await verifySession(evidence.calls, bundlePolicyOf(expected), context)
     return { kind: 'session', hasOtherRoot, ...report }
   }
   const { subjects } = evidence

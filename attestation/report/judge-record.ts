@@ -48,7 +48,7 @@ export async function judgeRecord(
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
     isStored,
-    exchange: isStored ? compareKept(record, kept) : describeKept(record, own),
+    exchange: isStored ? compareKept(record, kept) : { checks: [], shown: describeKept(own) },
   })
 }
 

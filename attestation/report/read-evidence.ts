@@ -4,6 +4,9 @@ import { dialectOfRequest, eventDialectOf } from '../dialects/dialects.ts'
 import { splitNamedEvents } from '../dialects/event-text.ts'
 import { readKeptStream } from '../dialects/kept-stream.ts'
 import { FormatError } from '../errors.ts'
+import { parseEvidenceBundle } from '../evidence/bundle.ts'
+import { readEvidenceLines, shareDocuments } from '../evidence/evidence-lines.ts'
+import { streamIn } from '../evidence/kept-events.ts'
 import { JsonError } from '../json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../json/parse-strict.ts'
 import {
@@ -14,8 +17,6 @@ import {
   memberAt,
   memberOf,
 } from '../json/value.ts'
-import { parseSavedProof, SAVED_PROOF_FORMAT, type SavedProof } from '../saved-proof.ts'
-import { SESSION_FORMAT } from '../session/session-bundle.ts'
 import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { nameFormat } from './name-format.ts'
@@ -24,7 +25,7 @@ export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
   | 'not_evidence' //      it does not have a form that can be checked
   | 'request_missing' //   an answer without its request
-  | 'request_twice' //     a request with a saved call, which already has a request
+  | 'request_twice' //     a request beside evidence with the answer, which has the request too
   | 'answer_unfit' //      the kept answer does not have the form of an answer
   | 'answer_twice' //      two answers
   | 'several_records' //   a page of records, or a session, with a request or answer of one call
@@ -43,27 +44,21 @@ export class EvidenceError extends FormatError {
 export type Subject = {
   /** The record, or the object with the proof of the answer. */
   readonly record: Json
-  readonly kept?: KeptExchange & { readonly request: Json; readonly answer: KeptAnswer }
-  /** True for a saved proof without a bundle: a bundle can be added later. */
-  readonly isSaved?: true
+  readonly kept?: { readonly request: Json; readonly answer: KeptAnswer }
 }
 
-/**
- * The evidence to check: a bundle of any version, records, or the bundles of a session. `kept`: the
- * saved call, if the bundle comes from a saved proof.
- */
+/** What is checked: the evidence of one call, of several calls or of a session, or records. */
 export type Evidence =
-  | { readonly kind: 'bundle'; readonly bundle: JsonObject; readonly kept?: KeptExchange }
+  | { readonly kind: 'bundle'; readonly bundle: JsonObject }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
-  | { readonly kind: 'session'; readonly session: JsonObject }
+  | { readonly kind: 'session'; readonly calls: readonly JsonObject[] }
 
 /**
- * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a
- * session bundle, a call that the client saved, a stored record, a page of the history (each of its
- * records), an answer of the verified endpoint, or the unchanged event stream of an answer. An
- * answer or a stream needs `requestBody`. A saved page may contain any of these except a stream.
- * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. Throws
- * EvidenceError for other input, and for a saved call with a second request body.
+ * Reads the evidence in attacker-controlled `input`: evidence of a call (it has a `format`), or of
+ * several in JSON Lines, a stored record, a page of the history (each of its records), an answer of
+ * the verified endpoint, or the unchanged event stream of an answer. An answer or a stream needs
+ * `requestBody`. A saved page may contain any of these except a stream. `idempotent`: true if the
+ * call of an event stream was sent with an `Idempotency-Key`. Throws EvidenceError for other input.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -74,11 +69,29 @@ export function readEvidence(
     const subject = readStream(input, readRequest(requestBody), idempotent)
     return { kind: 'records', subjects: [subject] }
   }
-  const value = readJson(isHtml(input) ? evidenceIn(input) : input, 'the input')
+  if (isHtml(input)) return readPage(input, requestBody)
+  const calls = withEvidenceError(() => readEvidenceLines(input))
+  if (calls !== null) return evidenceOf(calls)
+  return readValue(readJson(input, 'the input'), requestBody)
+}
+
+function evidenceOf(calls: readonly JsonObject[]): Evidence {
+  const [bundle] = calls
+  return bundle !== undefined && calls.length === 1
+    ? { kind: 'bundle', bundle }
+    : { kind: 'session', calls }
+}
+
+/** A page has the evidence of several calls as an array, because it has no line ends. */
+function readPage(page: Uint8Array, requestBody: Uint8Array | null): Evidence {
+  const value = readJson(evidenceIn(page), 'the input')
+  if (!isJsonArray(value)) return readValue(value, requestBody)
+  if (value.length === 0 || !value.every(isJsonObject)) throw unfit('expected evidence in the page')
+  return evidenceOf(shareDocuments(value))
+}
+
+function readValue(value: Json, requestBody: Uint8Array | null): Evidence {
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
-  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null) throw requestTwice()
-  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT) return readProof(value)
-  if (memberOf(value, 'format') === SESSION_FORMAT) return { kind: 'session', session: value }
   if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
@@ -91,29 +104,15 @@ function evidenceIn(page: Uint8Array): Uint8Array {
   return evidence
 }
 
-/**
- * Reads a call that the client saved: its bundle if it has one, otherwise its request and answer.
- */
-function readProof(value: JsonObject): Evidence {
-  const { bundle, ...kept } = parseProof(value)
-  if (bundle !== undefined) return { kind: 'bundle', bundle, kept }
-  const { record } = subjectOf(kept.request, kept.answer)
-  return { kind: 'records', subjects: [{ record, kept, isSaved: true }] }
-}
-
 function subjectOf(request: Json, answer: KeptAnswer): Subject {
   const record = keptProofOf(answer, dialectOfRequest(request))
   return { record, kept: { request, answer } }
 }
 
-function parseProof(value: JsonObject): SavedProof {
-  return withEvidenceError(() => parseSavedProof(value), 'the saved proof: ')
-}
-
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
-  /** If the answer was passed as a saved proof: the request in that proof. Otherwise null. */
+  /** If the answer was passed as evidence: the request in this evidence. Otherwise null. */
   readonly savedRequest: Json | null
 }
 
@@ -140,11 +139,11 @@ export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptEx
 }
 
 function requestTwice(): EvidenceError {
-  return new EvidenceError('request_twice', 'the saved proof already has the request')
+  return new EvidenceError('request_twice', 'the evidence with the answer also has the request')
 }
 
 /**
- * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or a saved call,
+ * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or evidence,
  * which also has the request. Throws EvidenceError for other content, including a record.
  */
 function readKeptAnswer(
@@ -161,14 +160,26 @@ function readKeptAnswer(
       request: null,
     }
   const answer = readJson(input, 'the answer')
-  if (isJsonObject(answer) && memberOf(answer, 'format') === SAVED_PROOF_FORMAT)
-    return parseProof(answer)
+  if (isJsonObject(answer) && memberOf(answer, 'format') !== undefined) return keptIn(answer)
   if (!isJsonObject(answer) || !isAnswer(answer))
     throw new EvidenceError(
       'answer_unfit',
-      'expected the answer as JSON, its event stream, or a saved proof',
+      'expected the answer as JSON, its event stream, or evidence that has it',
     )
   return { answer: { kind: 'whole', answer }, request: null }
+}
+
+/** The texts in evidence that the client saved. */
+function keptIn(evidence: JsonObject): {
+  readonly answer: KeptAnswer
+  readonly request: Json | null
+} {
+  const bundle = withEvidenceError(() => parseEvidenceBundle(evidence))
+  const { record } = bundle
+  const response = 'response' in record ? record.response : null
+  const answer = streamIn(bundle) ?? (response && ({ kind: 'whole', answer: response } as const))
+  if (answer === null) throw new EvidenceError('answer_unfit', 'the evidence has no answer')
+  return { answer, request: 'request' in record ? record.request : null }
 }
 
 function readKeptRequest(input: Uint8Array): Json {
@@ -184,7 +195,7 @@ function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readon
   if (memberOf(value, 'request') !== undefined) return [{ record: value }]
   if (!isAnswer(value))
     throw unfit(
-      'expected a record, a page of records, an answer of the verified endpoint, or an evidence bundle',
+      'expected a record, a page of records, an answer of the verified endpoint, or evidence',
     )
   return [subjectOf(readRequest(requestBody), { kind: 'whole', answer: value })]
 }

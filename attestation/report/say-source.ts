@@ -3,10 +3,10 @@ import type { BundleJudgement } from './judge-bundle.ts'
 import { printable, quoted } from './printable.ts'
 
 /**
- * Says where a bundle claims to come from: `https://gateway.example (“Acme”; releases at
+ * Says where evidence claims to come from: `https://gateway.example (“Acme”; releases at
  * https://…)`. Escapes text from outside. A name is in quotation marks, so it cannot look like
- * words of the report. Does NOT prove that the bundle comes from there: anyone can write a source
- * into a bundle.
+ * words of the report. Does NOT prove that it comes from there: anyone can write a source into
+ * evidence.
  */
 export function saySource(source: BundleSource): string {
   const { releases } = source
@@ -18,8 +18,8 @@ export function saySource(source: BundleSource): string {
  * Says where to get missing expectations, and warns that anyone can write a source into a bundle.
  * Null without a source, or if no expectations are missing.
  */
-export function adviseOnSource({ verdict, open, report }: BundleJudgement): string | null {
-  const { source } = report
+export function adviseOnSource({ verdict, report }: BundleJudgement): string | null {
+  const { source, open } = report
   const isUnexpected = open.includes('measurements') || open.includes('expected configuration')
   if (source === null || verdict !== 'incomplete' || !isUnexpected) return null
   const runner = runnerOf(source)
@@ -28,8 +28,8 @@ export function adviseOnSource({ verdict, open, report }: BundleJudgement): stri
       ? `the publisher of the releases at ${printable(source.releases ?? '')}`
       : `${joinNames(runner)} as its source`
   return (
-    `The bundle names ${whom}, and anyone can write that. If it is your vendor, take policy.json ` +
-    'from where you know the vendor, and not from an address in the bundle.'
+    `The evidence names ${whom}, and anyone can write that. If it is your vendor, take policy.json ` +
+    'from where you know the vendor, and not from an address in the evidence.'
   )
 }
 

@@ -2,6 +2,13 @@ import type { Verdict } from '../evidence/verdict.ts'
 import type { Check } from '../finding.ts'
 import { printable } from './printable.ts'
 
+export const VERDICT_WORDS: Readonly<Record<Verdict, string>> = {
+  verified: 'VERIFIED',
+  incomplete: 'INCOMPLETE',
+  not_accepted: 'NOT ACCEPTED',
+  invalid: 'INVALID',
+}
+
 /**
  * The verdict and its reason, on one line. `failed`: the failed checks, in their order. `open`: all
  * checks that were not made, also optional checks.

@@ -39,12 +39,10 @@ export function describeSession({ calls, timeline }: SessionReport): ShownSessio
 }
 
 function sayCall({ report }: SessionCallReport): string {
-  const { verdict, open } = report
   return conclude({
     kind: 'bundle',
     hasOtherRoot: false,
-    verdict,
-    open,
+    verdict: report.verdict,
     report,
     comparison: [],
     differences: [],

@@ -3,31 +3,28 @@ import { NotAcceptedError, ProofError } from '../errors.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import type { CheckTable } from '../evidence/verdict.ts'
 import { type Attempt, type Check, check, type Finding, need } from '../finding.ts'
-import { sayUnanswered, type UnansweredInSession } from '../unanswered.ts'
 import type { RelatedCall } from './relate-calls.ts'
 
 export type SessionCheckName = keyof typeof SESSION_CHECKS
 
-/** All checks. The value shows when the verdict `verified` needs the check. */
+/** All checks. Those of a session are made if a call names one. */
 export const SESSION_CHECKS = {
-  /** The file has the form of a session bundle. If not, no other check is made. */
-  format: 'always',
   /** The evidence of each call passes the checks of verifyBundle. */
   'evidence of calls': 'always',
-  /** Every call names the session of the file. */
-  'one session': 'always',
+  /** Every call names the same session. The other checks are of the calls that do. */
+  'one session': 'if made',
   /** The calls have all numbers from 0 up to the last one. */
-  'none missing': 'always',
+  'none missing': 'if made',
   /** No number and no completion occurs twice. */
-  'none doubled': 'always',
+  'none doubled': 'if made',
   /** The calls are in the order of their numbers. */
-  order: 'always',
+  order: 'if made',
   /** Every call names the hash of the call before it. */
-  'previous hash': 'always',
+  'previous hash': 'if made',
   /** Only the last call states that it is the last. */
-  'signed end': 'always',
+  'signed end': 'if made',
   /** Each answer in the history of a request is the answer of an earlier call. */
-  'answers in requests': 'always',
+  'answers in requests': 'if made',
 } as const satisfies CheckTable<string>
 
 export type SessionCheck = Check<SessionCheckName>
@@ -41,32 +38,48 @@ export type CheckedCall = {
 }
 
 /**
- * Checks that the file has every call of one session, each once and in order. `related` is null if
- * the evidence of a call is invalid.
+ * Checks that the file has every call of one session, each once and in order. If no call names a
+ * session, checks only the evidence of each. `related` is null if the evidence of a call is
+ * invalid.
  */
 export function checkCalls(
-  id: string,
   calls: readonly CheckedCall[],
   related: readonly RelatedCall[] | null,
-  unanswered: readonly UnansweredInSession[],
 ): readonly SessionCheck[] {
-  const places = calls.map((call) => placeOf(call))
-  const hidden = places.flatMap((place, at) => (place === 'left out' ? [at] : []))
+  const evidence = check('evidence of calls', () => checkEvidence(calls))
+  const id = sessionIdOf(calls)
+  if (id === null) return [evidence]
+  const all = calls.map((call) => placeOf(call))
+  const isOwn = (place: NamedPlace | undefined) =>
+    place === 'left out' || (isPlace(place) && place.id === id)
+  const own = calls.filter((_, at) => isOwn(all[at]))
+  const places = all.filter(isOwn)
+  const hidden = all.flatMap((place, at) => (place === 'left out' ? [at] : []))
   const orHidden = (finding: Finding): Finding =>
     hidden.length === 0 || typeof finding !== 'string'
       ? finding
       : { notChecked: `the evidence leaves out the request of ${sayCalls(hidden)}` }
   const numbers = places.map((place) => (isPlace(place) ? place.n : null))
+  const others = [...all.keys()].filter((at) => !isOwn(all[at]))
   return [
-    check('evidence of calls', () => checkEvidence(calls)),
-    check('one session', () => orHidden(checkId(id, calls, places))),
-    check('none missing', () => orHidden(checkMissing(numbers, hidden.length, unanswered))),
+    evidence,
+    check('one session', () => orHidden(checkId(id, calls, others))),
+    check('none missing', () => orHidden(checkMissing(numbers, hidden.length))),
     check('none doubled', () => orHidden(checkDoubled(numbers, calls))),
     check('order', () => orHidden(checkOrder(numbers))),
-    check('previous hash', () => orHidden(checkPrevious(places, calls))),
+    check('previous hash', () => orHidden(checkPrevious(places, own))),
     check('signed end', () => orHidden(checkEnd(places))),
     check('answers in requests', () => orHidden(checkAnswers(related))),
   ]
+}
+
+/** The session that most of the calls name. Null if no call names one. */
+export function sessionIdOf(calls: readonly CheckedCall[]): string | null {
+  const counts = new Map<string, number>()
+  for (const place of calls.map(placeOf))
+    if (isPlace(place)) counts.set(place.id, (counts.get(place.id) ?? 0) + 1)
+  const [most] = [...counts].toSorted(([, one], [, other]) => other - one)
+  return most?.[0] ?? null
 }
 
 /** Null if the call names no session, or its demands cannot be read. */
@@ -95,6 +108,7 @@ function refuse(code: string, message: string): ProofError {
 }
 
 function checkEvidence(calls: readonly CheckedCall[]): Finding {
+  if (calls.length === 0) throw refuse('no_calls', 'expected the evidence of one call or more')
   const withVerdict = (wanted: string) =>
     calls.flatMap(({ report }, at) => (report.verdict === wanted ? [at] : []))
   const invalid = withVerdict('invalid')
@@ -112,43 +126,22 @@ function checkEvidence(calls: readonly CheckedCall[]): Finding {
   return { notChecked: `of ${sayCalls(incomplete)}: ${[...open].join(', ')}` }
 }
 
-function checkId(
-  id: string,
-  calls: readonly CheckedCall[],
-  places: readonly NamedPlace[],
-): Finding {
-  places.forEach((place, at) => {
-    if (place === 'left out') return
-    const { session } = need(calls[at]?.demands ?? { value: null }) ?? {}
-    if (session === undefined) throw refuse('no_session', `expected call ${at} to name a session`)
-    if (session.id !== id)
-      throw refuse('other_session', `expected call ${at} to be of session ${id}, got ${session.id}`)
-  })
-  return `session ${id}`
+/** Throws for demands that cannot be read. */
+function checkId(id: string, calls: readonly CheckedCall[], others: readonly number[]): Finding {
+  for (const { demands } of calls) need(demands)
+  if (others.length === 0) return `session ${id}`
+  return { notChecked: `not of session ${id}: ${sayCalls(others)}. Check them in their own file` }
 }
 
-function checkMissing(
-  numbers: readonly (number | null)[],
-  leftOut: number,
-  unanswered: readonly UnansweredInSession[],
-): Finding {
+function checkMissing(numbers: readonly (number | null)[], leftOut: number): Finding {
   const known = new Set(numbers.filter((n) => n !== null))
   const end = Math.max(-1, ...known)
   const missing = end + 1 - known.size
   // Calls whose requests are left out may have the missing numbers.
-  if (missing <= leftOut)
-    return unanswered.length === 0 ? `calls 0 to ${end}` : { notChecked: sayLost(unanswered) }
+  if (missing <= leftOut) return `calls 0 to ${end}`
   const first = Array.from({ length: known.size + 1 }, (_, n) => n).find((n) => !known.has(n))
   const rest = missing === 1 ? '' : `, the first of ${missing}`
   throw refuse('missing_call', `the call with number ${first} is missing${rest}`)
-}
-
-function sayLost(unanswered: readonly UnansweredInSession[]): string {
-  const named = unanswered
-    .slice(0, NAMED_CALLS_MAX)
-    .map(({ n, ...sent }) => `number ${n}: ${sayUnanswered(sent, null)}`)
-  const rest = unanswered.length - NAMED_CALLS_MAX
-  return `${named.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
 }
 
 function checkDoubled(numbers: readonly (number | null)[], calls: readonly CheckedCall[]): Finding {

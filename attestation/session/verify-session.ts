@@ -1,7 +1,9 @@
+import { keptResponseOf } from '../compare-exchange.ts'
 import { DIALECTS, type Dialect } from '../dialects/dialects.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
 import { namedBlocksOf } from '../evidence/check-provider.ts'
+import { streamIn } from '../evidence/kept-events.ts'
 import {
   type AskChain,
   type BundleContext,
@@ -9,16 +11,10 @@ import {
   type ChainFacts,
   NO_BLOCKS,
 } from '../evidence/policy.ts'
-import {
-  isRefused,
-  type Judgement,
-  judgeChecks,
-  orderChecks,
-  refuseForm,
-} from '../evidence/verdict.ts'
+import { isRefused, type Judgement, judgeChecks, orderChecks } from '../evidence/verdict.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
-import { attempt, reasonOf } from '../finding.ts'
-import type { Json, JsonObject } from '../json/value.ts'
+import { attempt } from '../finding.ts'
+import type { JsonObject } from '../json/value.ts'
 import type { TurnStep } from './items.ts'
 import {
   type CallContent,
@@ -26,22 +22,22 @@ import {
   type RelatedCall,
   relateCalls,
 } from './relate-calls.ts'
-import { parseSessionBundle } from './session-bundle.ts'
 import {
   type CheckedCall,
   checkCalls,
   SESSION_CHECKS,
   type SessionCheck,
   type SessionCheckName,
+  sessionIdOf,
 } from './session-checks.ts'
 import { TURNS } from './turns.ts'
 
 export type SessionReport = Judgement<SessionCheckName> & {
   readonly checks: readonly SessionCheck[]
-  /** Null if the file does not have the form of a session bundle. */
+  /** The session that the calls name. Null if no call names one. */
   readonly id: string | null
   readonly calls: readonly SessionCallReport[]
-  /** Empty if the session is invalid. */
+  /** Empty if a call or the session is refused, and without a session. */
   readonly timeline: readonly TimelineStep[]
 }
 
@@ -61,9 +57,9 @@ export type VerifySessionContext = {
 }
 
 /**
- * Checks the evidence of each call in a session as verifyBundle does. Checks that the file has all
- * calls of the session, each once and in order. `json` is attacker-controlled: read its text with
- * parseExactJson. Never rejects because of the session. Rejects with PolicyError, and with errors
+ * Checks the evidence of several calls as verifyBundle does. If they name a session, checks that
+ * these are all of its calls, each once and in order. `given` is attacker-controlled: read it with
+ * readEvidenceLines. Never rejects because of the calls. Rejects with PolicyError, and with errors
  * of `askChain`.
  *
  * Does NOT prove more of a call than verifyBundle, or: what a tool did, because the caller sent the
@@ -71,17 +67,10 @@ export type VerifySessionContext = {
  * caller made no calls outside of the session, or another call with the same number.
  */
 export async function verifySession(
-  json: Json,
+  given: readonly JsonObject[],
   policy: BundlePolicy,
   context: VerifySessionContext = {},
 ): Promise<SessionReport> {
-  const parsed = attempt(() => parseSessionBundle(json))
-  if ('fault' in parsed) {
-    const detail = reasonOf(parsed.fault)
-    const refusal = refuseForm(SESSION_CHECKS, { subject: 'the session', detail })
-    return { ...refusal, id: null, calls: [], timeline: [] }
-  }
-  const { id, calls: given, unanswered } = parsed.value
   const bundles = given.map((bundle) => attempt(() => parseEvidenceBundle(bundle)))
   const read = bundles.map((bundle) => ('value' in bundle ? bundle.value : null))
   const reports = await verifyCalls(given, read, { policy, context })
@@ -90,13 +79,10 @@ export async function verifySession(
     ? relateCalls(read.flatMap((one) => (one === null ? [] : [contentOf(one)])))
     : null
   const checked = reports.map((report, at) => checkedCall(report, read[at] ?? null))
-  const made: readonly SessionCheck[] = [
-    { name: 'format', outcome: 'passed', detail: `${given.length} calls` },
-    ...checkCalls(id, checked, related, unanswered),
-  ]
-  const checks = orderChecks(made, SESSION_CHECKS)
+  const id = sessionIdOf(checked)
+  const checks = orderChecks(checkCalls(checked, related), SESSION_CHECKS)
   const judgement = judgeChecks(checks, { table: SESSION_CHECKS })
-  const isShown = !isRefused(judgement.verdict) && related !== null
+  const isShown = id !== null && !isRefused(judgement.verdict) && related !== null
   return {
     ...judgement,
     checks,
@@ -141,13 +127,22 @@ function checkedCall(report: BundleReport, bundle: EvidenceBundle | null): Check
   return { report, hash: bundle.record.hash, demands }
 }
 
+/** A stream has the answer where the evidence leaves the response out. */
+function responseOf(bundle: EvidenceBundle): JsonObject | null {
+  const { record } = bundle
+  if ('response' in record) return record.response
+  const stream = streamIn(bundle)
+  const read = stream && attempt(() => keptResponseOf(stream, record.receipt.dialect))
+  return read !== null && 'value' in read ? read.value : null
+}
+
 function contentOf(bundle: EvidenceBundle): CallContent {
   const { record } = bundle
   const { name, readRequest } = dialectOf(bundle)
   return {
     turns: TURNS[name],
     body: 'request' in record ? readRequest(record.request).body : null,
-    response: 'response' in record ? record.response : null,
+    response: responseOf(bundle),
   }
 }
 

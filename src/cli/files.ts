@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { link, open, rename, rm } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { link, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { printable } from '#attestation/report/printable.ts'
 import {
@@ -22,8 +22,6 @@ export type SourceOptions = {
   readonly apiKey?: string | null
   /** Advice for a server that asks for a key (401), or refuses a call without one (403). */
   readonly keyHint?: string | null
-  /** URL of the same data on an older server. It is fetched if the first URL answers 404. */
-  readonly olderUrl?: string
   /** The input `-`. Default: the process's standard input. */
   readonly stdin?: Readable
   readonly bytesMax?: number
@@ -57,6 +55,30 @@ export function refuseUrl(text: string, expected: string): void {
     )
 }
 
+/** Replaces each folder among `sources` with its files, without hidden ones. Throws CliError. */
+export async function listFiles(sources: readonly string[]): Promise<readonly string[]> {
+  const files: string[] = []
+  for (const source of sources) {
+    const isFolder = await stat(source).then(
+      (found) => found.isDirectory(),
+      () => false,
+    )
+    if (!isFolder) files.push(source)
+    else files.push(...(await filesIn(source)))
+  }
+  return files
+}
+
+async function filesIn(folder: string): Promise<readonly string[]> {
+  const entries = await readdir(folder, { withFileTypes: true })
+  const names = entries
+    .filter((entry) => entry.isFile() && !entry.name.startsWith('.'))
+    .map(({ name }) => join(folder, name))
+  if (names.length === 0)
+    throw new CliError(`${printable(folder)} has no files`, EXIT_CODES.unavailable)
+  return names.sort()
+}
+
 async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
   try {
     await using file = await open(path)
@@ -72,7 +94,7 @@ async function fetchSource(
   options: SourceOptions,
   bytesMax: number,
 ): Promise<Uint8Array> {
-  const { apiKey = null, keyHint, olderUrl, timeoutMs = FETCH_TIMEOUT_MS } = options
+  const { apiKey = null, keyHint, timeoutMs = FETCH_TIMEOUT_MS } = options
   const url = parseUrl(source)
   const refuse = ({ message }: UnsafeKey) => new CliError(message, EXIT_CODES.usage)
   convertFault(() => checkKeySafety(url, apiKey), UnsafeKey, refuse)
@@ -80,8 +102,6 @@ async function fetchSource(
   try {
     const { status, bytes } = await callGateway(place, '', { bytesMax })
     if (status === 200) return bytes
-    if (status === 404 && olderUrl !== undefined)
-      return await fetchSource(olderUrl, { apiKey, keyHint: keyHint ?? null, timeoutMs }, bytesMax)
     const words = errorWordsOf(bytes)?.message
     const said = words === undefined ? '' : `: ${printable(words)}`
     const hint = (status === 401 || status === 403) && keyHint ? ` (${keyHint})` : ''

@@ -32,22 +32,17 @@ export function chooseKey(
   return { apiKey: null, isWithheld: true, keyHint: explainWithheld(origin, settings) }
 }
 
-/** `olderUrl`: where an older gateway has this evidence. */
-export type EvidenceAccess = GatewayKey & { readonly olderUrl?: string }
-
 /** Without a key, the bundle has no question and no answer. */
 export function evidenceSource(
   hash: string,
   options: GatewayAccessOptions,
   environment?: Environment,
-): { readonly url: string; readonly access: EvidenceAccess } {
+): { readonly url: string; readonly access: GatewayKey } {
   const base = (options.url ?? readGatewaySettings(environment).gatewayUrl).replace(/\/+$/, '')
   const key = chooseKey(base, options, environment)
   const path = `/${hashOf(hash)}/evidence`
   if (key.apiKey === null) return { url: `${base}/v1/evidence/${hashOf(hash)}`, access: key }
-  // Older gateways have only records of chats.
-  const olderUrl = `${base}/v1/verified/chat/completions${path}`
-  return { url: `${base}/v1/verified/records${path}`, access: { ...key, olderUrl } }
+  return { url: `${base}/v1/verified/records${path}`, access: key }
 }
 
 /** Throws CliError if the environment's key is for another origin than `--url`. */

@@ -1,7 +1,8 @@
 import { decodeBase64, encodeHex, sha256 } from '#attestation/bytes.ts'
 import { FormatError } from '#attestation/errors.ts'
-import { BUNDLE_FORMAT, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { BUNDLE_FORMAT } from '#attestation/evidence/bundle-forms.ts'
 import { checkProvider, judgedTimeOf } from '#attestation/evidence/check-provider.ts'
+import { attempt } from '#attestation/finding.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { memberAt } from '#attestation/json/value.ts'
 import { ownMembers } from '#attestation/own-members.ts'
@@ -27,6 +28,7 @@ import { type ListedProvider, readListedProviders } from '#client/listed-provide
 import { lookUpNonceBlock } from '#client/nonce-block.ts'
 import { createRpc, type Rpc } from '#client/rpc.ts'
 import { throwUnreached } from './evidence/chain-facts.ts'
+import { readEvidenceFile } from './evidence/read-evidence.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { openPolicy, requirePart } from './policy-file.ts'
@@ -46,7 +48,7 @@ type FoundEvidence = {
   readonly bytes: Uint8Array
   /** Null if the evidence is not from a gateway's list. */
   readonly origin: string | null
-  /** The unverified receipt from the bundle. Null if the source is not a bundle. */
+  /** The unverified receipt from the evidence of a call. Null if the source is another. */
   readonly receipt: Receipt | null
 }
 
@@ -117,7 +119,7 @@ async function lookUp(rpc: Rpc, bytes: Uint8Array): Promise<LookedUpBlock | null
 
 /** Checks that a bundle's evidence is for the origin and the key that its receipt names. */
 function checkCall(receipt: Receipt, judged: ProviderJudgement): ProviderCheck {
-  const [made] = checkProvider(receipt, judged, false)
+  const [made] = checkProvider(receipt, judged, { hasPolicy: false, missing: null })
   return { ...made, code: made.outcome === 'failed' ? 'other_call' : null, isWaived: false }
 }
 
@@ -146,7 +148,7 @@ async function findEvidence(
   if (provider !== null)
     throw new CliError('expected --provider with the URL of a gateway', EXIT_CODES.usage)
   const bytes = await readSource(source, { bytesMax: FILE_BYTES_MAX })
-  return [isUrl(source) ? checkedDigest(source, bytes) : evidenceIn(bytes)]
+  return isUrl(source) ? [checkedDigest(source, bytes)] : evidenceIn(bytes)
 }
 
 const EVIDENCE_PATH = '/v1/providers/evidence/'
@@ -159,19 +161,27 @@ function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
   return { name: null, bytes, origin: null, receipt: null }
 }
 
-/** The file is the document, or a bundle with the document. */
-function evidenceIn(bytes: Uint8Array): FoundEvidence {
-  const refuse = ({ message }: FormatError) =>
-    new CliError(`expected a provider evidence or a bundle: ${message}`, EXIT_CODES.usage)
-  const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
-  if (memberAt(json, 'format') !== BUNDLE_FORMAT)
-    return { name: null, bytes, origin: null, receipt: null }
-  const bundle = convertFault(() => parseEvidenceBundle(json), FormatError, refuse)
-  const { provider_evidence: evidence, record } = bundle
-  if (evidence === undefined)
-    throw new CliError('the bundle has no evidence of its provider', EXIT_CODES.unavailable)
-  const { receipt } = record
-  return { name: receipt.provider.name, bytes: decodeBase64(evidence), origin: null, receipt }
+/** The file is a document, or evidence that has one for each provider's key or more. */
+function evidenceIn(bytes: Uint8Array): readonly FoundEvidence[] {
+  const json = attempt(() => parseExactJson(bytes))
+  if ('value' in json && memberAt(json.value, 'format') !== BUNDLE_FORMAT)
+    return [{ name: null, bytes, origin: null, receipt: null }]
+  const calls = readEvidenceFile(bytes, 'the file', EXIT_CODES.usage)
+  const found = calls.flatMap(({ provider_evidence: part, record: { receipt } }) =>
+    part?.document === undefined
+      ? []
+      : [
+          {
+            name: receipt.provider.name,
+            bytes: decodeBase64(part.document),
+            origin: null,
+            receipt,
+          },
+        ],
+  )
+  if (found.length === 0)
+    throw new CliError('the evidence has no evidence of its provider', EXIT_CODES.unavailable)
+  return found
 }
 
 /** A null `provider` or `policies` selects all evidence. */

@@ -9,7 +9,7 @@ export const chunkOf = (delta: JsonObject, finish: string | null = null): JsonOb
   choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
   usage: null,
 })
-const USAGE = {
+export const USAGE = {
   ...head,
   choices: [],
   usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { decodeHex } from '#attestation/bytes.ts'
+import { parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { type AnchoredOptions, awaitAnchor, type KeptProof } from '#client/anchored.ts'
 import { toQuantity } from '#client/rpc.ts'
 
@@ -19,7 +20,7 @@ describe('waiting for an anchor', () => {
     ['no object', null],
   ])('waiting for an anchor is refused with %s', async (_, options) => {
     const gateway = { url: 'https://gateway.example', apiKey: null, fetch: never, timeoutMs: 1_000 }
-    const waiting = awaitAnchor({ hash: '00'.repeat(32) } as never, {
+    const waiting = awaitAnchor({ evidence: {} } as never, {
       gateway,
       policy: () => ({}),
       options: options as AnchoredOptions,
@@ -33,23 +34,9 @@ const { record, block } = JSON.parse(BUNDLE)
 const EXPECTED = JSON.parse(
   readFileSync(new URL('../vectors/evidence/expected.json', import.meta.url), 'utf8'),
 )
-const PROOF = {
-  hash: record.hash,
-  request: record.request,
-  answer: {
-    kind: 'whole',
-    answer: {
-      ...record.response,
-      hash: record.hash,
-      public_key: record.public_key,
-      signature: record.signature,
-      tx_hash: record.tx_hash,
-      attestation: record.attestation,
-      receipt: record.receipt,
-      log: record.log,
-    },
-  },
-} as unknown as KeptProof
+const PROOF: KeptProof = {
+  evidence: { ...parseEvidenceBundle(JSON.parse(BUNDLE)), transaction: null, block: null },
+}
 
 /** The chain grows by one block with each poll. The endpoint answers 429 to refused polls. */
 function waitFor(isRefused: (poll: number) => boolean, options: AnchoredOptions) {
@@ -78,7 +65,7 @@ function waitFor(isRefused: (poll: number) => boolean, options: AnchoredOptions)
 describe('waiting for an anchor with an endpoint of the chain', () => {
   it('waiting for an anchor goes on after the endpoint refused a poll', async () => {
     const { waiting, polls } = waitFor((poll) => poll === 1, { confirmations: 2 })
-    expect((await waiting).bundle.block?.number).toBe(block.number)
+    expect((await waiting).evidence.block?.number).toBe(block.number)
     expect(polls()).toBe(2)
   })
 

@@ -4,7 +4,6 @@ import { encodeHex, sha256 } from '#attestation/bytes.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { refusalDigest } from '#attestation/refusal.ts'
-import { parseSavedProof } from '#attestation/saved-proof.ts'
 import { NOTARY } from '../attestation/build-record.ts'
 import { ADDRESS, type Attack, type MemoryClient, openMemoryClient } from './memory-gateway.ts'
 
@@ -93,7 +92,7 @@ describe('a call whose answer did not come', () => {
     })
     const unanswered = [{ notary: ADDRESS, times: 2 }]
     const saved = client.proofs.latest?.save() ?? ''
-    expect(parseSavedProof(parseExactJson(Buffer.from(saved)))).toMatchObject({ unanswered })
+    expect(parseExactJson(Buffer.from(saved))).toMatchObject({ unanswered })
   })
 
   it('an altered answer counts as no answer', async () => {

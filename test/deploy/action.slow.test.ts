@@ -10,7 +10,6 @@ import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { parseRoots } from '#attestation/nitro/policy.ts'
-import { writeSessionBundle } from '#attestation/session/session-bundle.ts'
 import { readManifest, VECTORS } from '../conformance/manifest.ts'
 import {
   type PackageRegistry,
@@ -207,8 +206,8 @@ describe('the action', () => {
   it('the summary of a session has its checks, and the failed checks of its calls', async () => {
     const { bundle, ...expected } = caseOf('bundle/anchor-outcome/reverted')
     const session = join(workspace, 'session.json')
-    const text = writeSessionBundle('ab'.repeat(16), [readFileSync(bundle, 'utf8')])
-    await writeFile(session, text)
+    const line = `${JSON.stringify(JSON.parse(readFileSync(bundle, 'utf8')))}\n`
+    await writeFile(session, line.repeat(2))
     const { outputs: set, summary } = await runAction({ program, ...expected, bundle: session })
     expect(set.verdict).toBe('invalid')
     expect(summary).toContain('<tr><td>failed</td><td>evidence of calls</td>')

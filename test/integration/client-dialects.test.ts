@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { SessionBundle } from '#attestation/session/session-bundle.ts'
 import { type Affidavit, type CallSession, type ConnectOptions, connect } from '#client/index.ts'
 import { runMessagesTask, runResponsesTask, TASK_ANSWER } from '../support/agent-task.ts'
 import { readExpectedService } from '../support/expected-service.ts'
@@ -105,15 +104,14 @@ for (const encrypt of [false, true])
         const { code, stdout, stderr } = await verify(closed, [])
         expect([code, stderr]).toEqual([0, ''])
         expect(stdout).toContain('It builds on the answer of call 1.')
-        const { calls, ...rest } = JSON.parse(closed) as SessionBundle
-        const [first, second, third] = calls
-        const altered = structuredClone(second) as never as { record: { response: object } }
+        const [first = '', second = '', third = ''] = closed.trimEnd().split('\n')
+        const altered = JSON.parse(second) as { record: { response: object } }
         altered.record.response = { ...altered.record.response, status: 'incomplete' }
         for (const changed of [
           [first, third],
-          [first, altered, third],
+          [first, JSON.stringify(altered), third],
         ]) {
-          const result = await verify(JSON.stringify({ ...rest, calls: changed }))
+          const result = await verify(changed.join('\n'))
           expect(result.stdout).toMatch(/^INVALID/)
           expect(result.code).toBe(1)
         }

@@ -122,7 +122,7 @@ describe('its fetch', () => {
     ])
     expect(String(proof)).toContain('passed       signature')
     expect(await verify(proof as Proof)).toMatch(
-      /^INCOMPLETE: .*: measurements, boot configuration, anchor\.\n/,
+      /^INCOMPLETE: .*: measurements, expected configuration, transaction hash, anchor, block header, .*\.\n/,
     )
     expect(String(proof)).toMatch(/^INCOMPLETE: .*anchor/)
   })

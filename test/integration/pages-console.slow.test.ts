@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Locator, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { parseSavedProof } from '#attestation/saved-proof.ts'
+import { parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { getPath, outcomeOf, VERIFIED_PATH } from '../support/calls.ts'
 import { complete } from '../support/completions.ts'
@@ -681,12 +681,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
       await turn.getByText(/^Checks of the answer: 1[5-9] passed/).click()
       await turn.getByRole('listitem').filter({ hasText: 'signature' }).first().waitFor()
       expect(await findBarriers(page)).toEqual([])
-      const proof = await download(page, turn.getByRole('button', { name: 'Save the proof' }))
-      // Its anchor is mined: the file has the evidence too.
-      expect(parseSavedProof(JSON.parse(proof))).toMatchObject({
-        request: { messages: [{ content: question }] },
-        bundle: { format: 'affidavit-evidence-bundle' },
-      })
+      const proof = await download(page, turn.getByRole('button', { name: 'Save the evidence' }))
+      const { record, block } = parseEvidenceBundle(JSON.parse(proof))
+      expect(record).toMatchObject({ request: { messages: [{ content: question }] } })
+      expect(block).not.toBeNull()
       expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
 
       // The conversation survives a look at another part, and continues.

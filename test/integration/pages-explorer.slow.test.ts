@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
+import { saveEvidence, writeEvidence } from '#attestation/evidence/create-evidence.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
-import { writeSavedProof } from '#attestation/saved-proof.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { CHAT_REQUEST, postChat } from '../support/calls.ts'
 import { expectInView, SCREENS } from '../support/in-view.ts'
@@ -534,10 +534,18 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a completion'), () => {
   it('the page of a completion compares what its caller kept, in the page', async () => {
     const request = { ...CHAT_REQUEST, messages: [{ role: 'user', content: 'kept by me alone' }] }
     const kept = (await complete(request)) as unknown as JsonObject
-    const proof = writeSavedProof({ request, answer: { kind: 'whole', answer: kept } })
+    const { boot_configuration: configuration } = await read<{ boot_configuration: JsonObject }>(
+      `/v1/evidence/${kept.hash}`,
+    )
+    const proof = writeEvidence(
+      saveEvidence(
+        { request, answer: { kind: 'whole', answer: kept } },
+        { configuration, unanswered: [] },
+      ),
+    )
     const { page } = await openCompletion(String(kept.hash))
     const drop = (text: string) =>
-      page.getByLabel('Saved proof, or the answer').setInputFiles({
+      page.getByLabel('The evidence that you saved, or the answer').setInputFiles({
         name: 'proof.json',
         mimeType: 'application/json',
         buffer: Buffer.from(text),

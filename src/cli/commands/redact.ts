@@ -4,19 +4,19 @@ import type { RedactOptions } from '../evidence/redact.ts'
 export function registerRedact(program: Command): void {
   program
     .command('redact')
-    .summary('leave the request or the response out of an evidence bundle')
+    .summary('leave the request or the response out of evidence')
     .description(
-      'Make an evidence bundle without the request, the response, or both: only their hashes ' +
+      'Write evidence without the request, the response, or both: only their hashes ' +
         'remain. The rest can still be verified.',
     )
-    .argument('<file>', 'an evidence bundle, or - for standard input')
+    .argument('<file...>', 'evidence, a saved page, a folder of these, or - for standard input')
     .option('--request', 'leave out the request')
     .option('--response', 'leave out the response')
     .option('--output <file>', 'write it there instead of on standard output')
     .addHelpText('after', HELP)
-    .action(async (file: string, options: RedactOptions) => {
-      const { redactFile } = await import('../evidence/redact.ts')
-      await redactFile(file, options)
+    .action(async (files: readonly string[], options: RedactOptions) => {
+      const { redactFiles } = await import('../evidence/redact.ts')
+      await redactFiles(files, options)
     })
 }
 

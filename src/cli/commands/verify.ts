@@ -7,20 +7,19 @@ export function registerVerify(program: Command): void {
   const command = program
     .command('verify')
     .description(
-      'check an evidence bundle, a session or a record: hashes, signature, receipt, log, ' +
-        'anchor, who holds the key',
+      'check evidence or a record: hashes, signature, receipt, log, ' + 'anchor, who holds the key',
     )
     .argument(
       '<source...>',
-      'a file, an http(s) URL, - for standard input, or the hash of a completion',
+      'a file, a folder, an http(s) URL, - for standard input, or the hash of a completion',
     )
     .option('--json', 'print one JSON object')
     .optionsGroup('What you kept of the call:')
     .option('--request <file>', 'the body that was sent: the evidence must belong to this request')
     .option(
       '--answer <file>',
-      'the answer that came, as JSON or as a kept stream, or a saved proof: the evidence must ' +
-        'belong to this answer',
+      'the answer that came, as JSON, as a kept stream or as evidence: the evidence must belong ' +
+        'to this answer',
     )
     .option(
       '--idempotent',
@@ -35,19 +34,19 @@ export function registerVerify(program: Command): void {
 }
 
 const HELP = `
-The source is an evidence bundle, a session bundle (all calls of an agent's run), a proof that the client saved, a record, a page of the history,
-an HTML file that has evidence (only its evidence is read), or (with --request) an answer or event stream as it came. For a completion's hash, the bundle is fetched from the gateway at
---url. The gateway must give the bundle of this hash: anything else is refused.
+The source is evidence of one call, or of several, one per line (a session of an agent), a saved page (only its
+evidence is read), a record, a page of the history, or (with --request) an answer or event stream as it came. For a
+completion's hash, the evidence is fetched from the gateway at --url: the evidence of another hash is refused.
 With --request and --answer, what you sent and received is compared with the evidence; a difference is INVALID.
-Evidence of an encrypted call has no content: these files, or the saved proof as --answer, complete it.
+Evidence of an encrypted call has no content: these files, or the evidence that the client saved as --answer, complete it.
 The question and the answer are printed from the evidence, shortened and escaped.
 The verdict: VERIFIED, every necessary check passed. INCOMPLETE, nothing failed, but something needed was not checked:
 it says what to bring. NOT ACCEPTED, nothing contradicts the evidence, but your policy does not accept this enclave,
 release, root or provider: it says what was expected, and what was found. INVALID, it was changed or forged.
 What you do not give is not checked, and never counts as passed: accepted measurements (--policy; --release with
 --release-key, or --pcr), the accepted boot configuration (--policy, --configuration), the provider's machine (--policy),
-the chain (--rpc). A bundle's
-attestation document is always verified, with AWS's root or --root; a record's only with --policy, --release, --pcr,
+the chain (--rpc). The attestation document of evidence is always verified, with AWS's root or --root; that of a
+record only with --policy, --release, --pcr,
 --any-measurement, --allow-debug, --root or --crl. Both are verified at their own time, and releases are compared with
 that time, too.
 An answer that was cut (outcome client_disconnected or upstream_error) is INCOMPLETE at best, unless

@@ -1,4 +1,5 @@
-import type { Json } from '#attestation/json/value.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { callsInPage } from '#attestation/evidence/evidence-lines.ts'
 import {
   type Maker,
   makePage,
@@ -14,8 +15,12 @@ export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly m
 
 export type VerifierOptions = { readonly output?: string; readonly json?: boolean }
 
-export async function writePage(openVerifier: OpenVerifier, evidence: Json): Promise<string> {
-  return putEvidence(emptyPage(await openVerifier()), evidence)
+/** Writes a page that has the evidence of these calls. */
+export async function writePage(
+  openVerifier: OpenVerifier,
+  calls: readonly EvidenceBundle[],
+): Promise<string> {
+  return putEvidence(emptyPage(await openVerifier()), callsInPage(calls))
 }
 
 /** Describes the page, and writes it to a file if asked. Throws CliError. */

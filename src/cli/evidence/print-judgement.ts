@@ -18,10 +18,8 @@ import { providerFactsJson } from '../provider-report.ts'
 import { printExchange } from './kept-exchange.ts'
 import { printSession, sessionReportJson } from './print-session.ts'
 
-/** `isSavedProof`: a saved proof without its bundle. */
-type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
-
-export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
+/** `source`: the name of a file, a URL or a hash. */
+export function printText(judged: EvidenceJudgement, source: string): string {
   const conclusion = conclude(judged)
   const { verdict, headline, caution } = conclusion
   const colour = caution === null ? COLOURS[verdict] : 'yellow'
@@ -104,7 +102,7 @@ function printBundle(judged: BundleJudgement): readonly string[] {
     printExchange(judged.exchange),
     describeFacts(judged.report),
     describeEvidence(judged.report),
-    `checks of the evidence bundle\n${formatChecks(checksOf({ kind: 'bundle', ...judged }))}`,
+    `checks of the evidence\n${formatChecks(checksOf({ kind: 'bundle', ...judged }))}`,
   ]
 }
 
@@ -116,47 +114,47 @@ function printRecords(records: readonly SubjectReport[]): readonly string[] {
   ])
 }
 
-function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
-  if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
-  if (judged.kind === 'session') return adviseOnSession(judged)
-  const { open, report } = judged
-  const { facts, redacted } = report
+function adviseOn(judged: EvidenceJudgement, source: string): readonly string[] {
+  if (judged.kind === 'records') return adviseOnRecords(judged.records)
+  if (judged.kind === 'session') return adviseOnSession(judged, source)
+  const { facts, redacted, open } = judged.report
   const isExpected = !open.includes('measurements') && !open.includes('expected configuration')
   const sourceAdvice = adviseOnSource(judged)
   const outcome = open.includes('outcome') && facts !== null ? facts.outcome : null
+  const isLeftOut = open.includes('request hash') || open.includes('response hash')
   return [
     ...(isExpected ? [] : [EXPECT_ADVICE]),
     ...(sourceAdvice === null ? [] : [sourceAdvice]),
-    ...(redacted.length > 0
-      ? [`This bundle has no ${redacted.join(' and no ')}: ${KEPT_ADVICE}`]
-      : []),
+    ...(open.includes('block header') ? [sayPending(source)] : []),
+    ...(isLeftOut ? [`This evidence has no ${redacted.join(' and no ')}: ${KEPT_ADVICE}`] : []),
     ...(outcome === null ? [] : [sayCut(outcome)]),
   ]
 }
 
-function adviseOnSession({ calls }: SessionReport): readonly string[] {
+function sayPending(source: string): string {
+  return `It has no block yet. Add it while the gateway runs: affidavit complete ${printable(source)} --url URL`
+}
+
+function adviseOnSession({ calls }: SessionReport, source: string): readonly string[] {
   const open = new Set(calls.flatMap(({ report }) => report.open))
   const isExpected = !open.has('measurements') && !open.has('expected configuration')
   const outcomes = calls.flatMap(({ report: { facts, open } }) =>
     open.includes('outcome') && facts !== null ? [facts.outcome] : [],
   )
-  return [...(isExpected ? [] : [EXPECT_ADVICE]), ...new Set(outcomes.map(sayCut))]
+  return [
+    ...(isExpected ? [] : [EXPECT_ADVICE]),
+    ...(open.has('block header') ? [sayPending(source)] : []),
+    ...new Set(outcomes.map(sayCut)),
+  ]
 }
 
-function adviseOnRecords(
-  records: readonly SubjectReport[],
-  { name, isSavedProof }: CheckedSource,
-): readonly string[] {
+function adviseOnRecords(records: readonly SubjectReport[]): readonly string[] {
   const isKnown = records.every(({ holder }) => holder !== null && holder.code !== 'any')
-  const bundle = isSavedProof
-    ? 'This proof has no evidence bundle yet. Add the bundle while the gateway runs: affidavit ' +
-      `complete ${name} --url URL`
-    : "A record has neither the boot configuration nor the anchor. Check the completion's " +
-      'evidence bundle: affidavit verify HASH --url URL'
   return [
     ...(isKnown ? [] : [EXPECT_ADVICE]),
     ...new Set(records.flatMap(({ doubts }) => doubts.map(adviseOnDoubt))),
-    bundle,
+    'A record has neither the boot configuration nor the anchor. Check the evidence of the ' +
+      'completion: affidavit verify HASH --url URL',
   ]
 }
 
@@ -251,8 +249,8 @@ function recordJson(record: SubjectReport): object {
 }
 
 /** Bytes are written as hex. Times are Unix seconds. */
-function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudgement): object {
-  const { facts, checks, redacted, erased, source, providerChecks } = report
+function bundleJson({ verdict, report, comparison, exchange }: BundleJudgement): object {
+  const { facts, checks, open, redacted, erased, source, providerChecks } = report
   return {
     verdict,
     exchange: { checks: comparison, ...exchange },

@@ -6,12 +6,13 @@ import {
   redactedParts,
 } from '#attestation/evidence/bundle.ts'
 import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
+import { writeEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import { type JsonObject, memberAt } from '#attestation/json/value.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { verifyRecord } from '#attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
-import { readSource, writeOutput } from '../files.ts'
-import { jsonText } from '../printable.ts'
-import { readBundle } from './read-evidence.ts'
+import { listFiles, readSource, writeOutput } from '../files.ts'
+import { readEvidenceFile } from './read-evidence.ts'
 
 export type RedactOptions = {
   readonly request?: boolean
@@ -20,20 +21,27 @@ export type RedactOptions = {
 }
 
 /** Throws CliError if a part cannot be removed. */
-export async function redactFile(file: string, options: RedactOptions): Promise<void> {
+export async function redactFiles(
+  sources: readonly string[],
+  options: RedactOptions,
+): Promise<void> {
   const parts = partsOf(options)
-  const bundle = readBundle(await readSource(file), 'the file', EXIT_CODES.usage)
-  checkWhole(bundle, parts)
-  const redacted = redactBundle(bundle, {
-    request: parts.includes('request'),
-    response: parts.includes('response'),
-  })
-  await writeOutput(jsonText(redacted), options.output)
-  process.stderr.write(
-    [...parts.map((part) => LOST[part]), ...guessableParts(bundle, parts)]
-      .map((line) => `${line}\n`)
-      .join(''),
+  const calls: EvidenceBundle[] = []
+  for (const file of await listFiles(sources))
+    calls.push(...readEvidenceFile(await readSource(file), printable(file), EXIT_CODES.usage))
+  for (const call of calls) checkWhole(call, parts)
+  const redacted = calls.map((call) =>
+    redactBundle(call, {
+      request: parts.includes('request'),
+      response: parts.includes('response'),
+    }),
   )
+  await writeOutput(writeEvidenceLines(redacted), options.output)
+  const warnings = [
+    ...parts.map((part) => LOST[part]),
+    ...calls.flatMap((call) => guessableParts(call, parts)),
+  ]
+  process.stderr.write([...new Set(warnings)].map((line) => `${line}\n`).join(''))
 }
 
 function partsOf({ request = false, response = false }: RedactOptions): readonly RedactablePart[] {
@@ -43,13 +51,13 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
 }
 
 /**
- * Throws if a part was already removed. Throws if a part is not the signed part, because the bundle
- * stays invalid after the part's removal.
+ * Throws if a part was already removed. Throws if a part is not the signed part, because the
+ * evidence stays invalid after the part's removal.
  */
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))
   if (gone !== undefined)
-    throw new CliError(`this bundle already has no ${gone}: there is nothing to redact`)
+    throw new CliError(`this evidence already has no ${gone}: there is nothing to redact`)
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),
     ...('response' in record ? {} : { response: record.response_hash }),
@@ -60,7 +68,7 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
   )
   if (failed !== undefined)
     throw new CliError(
-      `the ${failed} is not the ${failed} that was signed: the bundle stays invalid without it`,
+      `the ${failed} is not the ${failed} that was signed: the evidence stays invalid without it`,
     )
 }
 

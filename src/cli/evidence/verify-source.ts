@@ -1,5 +1,7 @@
 import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
 import type { AskChain } from '#attestation/evidence/policy.ts'
+import type { Verdict } from '#attestation/evidence/verdict.ts'
+import { conclude } from '#attestation/report/conclude.ts'
 import { isHtml } from '#attestation/report/evidence-page.ts'
 import {
   type EvidenceJudgement,
@@ -13,15 +15,16 @@ import {
   type KeptFiles,
   readEvidence,
 } from '#attestation/report/read-evidence.ts'
+import { VERDICT_WORDS } from '#attestation/report/say-verdict.ts'
 import type { ListingVerifier } from '#attestation/revocation/listing-verifier.ts'
 import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES, exitCodeOf, worstOf } from '../faults.ts'
-import { isUrl, readSource, type SourceOptions } from '../files.ts'
+import { isUrl, listFiles, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { sayPage } from './evidence-page.ts'
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
-import { readBundle, sayEvidenceFault, sayPublic, withEvidenceErrors } from './read-evidence.ts'
+import { readCall, sayEvidenceFault, sayPublic, withEvidenceErrors } from './read-evidence.ts'
 
 export type VerifyOptions = BundleOptions &
   GatewayAccessOptions &
@@ -29,6 +32,8 @@ export type VerifyOptions = BundleOptions &
 
 type VerifyOutcome = {
   readonly output: string
+  readonly headline: string
+  readonly verdict: Verdict
   readonly warning: string | null
   readonly exitCode: number
 }
@@ -37,29 +42,43 @@ type VerifyOutcome = {
 type Judged = { readonly judged: EvidenceJudgement; readonly unreached: CliError | null }
 
 /**
- * Prints each result. If there are several sources, prints the source's name above each result.
- * Returns the exit code of the worst result. If a source is not evidence, throws CliError after the
- * other sources were checked.
+ * Prints each result. A folder stands for its files. If there are several sources, prints the
+ * source's name above each result, and at the end a line for each source, and one for all. Returns
+ * the exit code of the worst result. If a source is not evidence, throws CliError after the other
+ * sources were checked.
  */
 export async function verifySources(
-  sources: readonly string[],
+  given: readonly string[],
   options: VerifyOptions,
 ): Promise<number> {
+  const sources = await listFiles(given)
   const isOne = sources.length === 1
   if (!isOne && (options.request !== undefined || options.answer !== undefined))
     throw new CliError('expected one source with --request and --answer', EXIT_CODES.usage)
   const codes: number[] = []
+  const lines: string[] = []
+  const counts = new Map<string, number>()
+  const add = (source: string, headline: string, counted: string): void => {
+    lines.push(`${printable(source)}  ${headline}\n`)
+    counts.set(counted, (counts.get(counted) ?? 0) + 1)
+  }
   for (const source of sources)
     try {
-      const { output, warning, exitCode } = await verifySource(source, options)
+      const { output, warning, exitCode, headline, verdict } = await verifySource(source, options)
       process.stdout.write(isOne ? output : `${printable(source)}\n${output}\n`)
       if (warning !== null) process.stderr.write(`${warning}; the rest was checked\n`)
       codes.push(exitCode)
+      add(source, headline, VERDICT_WORDS[verdict])
     } catch (fault) {
       if (isOne || !(fault instanceof CliError)) throw fault
       process.stderr.write(`${printable(source)}: ${fault.message}\n`)
       codes.push(fault.exitCode)
+      add(source, `not checked: ${fault.message}`, 'not checked')
     }
+  if (!isOne && options.json !== true) {
+    const all = [...counts].map(([word, count]) => `${count} ${word}`).join(', ')
+    process.stdout.write(`${lines.join('')}${sources.length} files: ${all}\n`)
+  }
   return worstOf(codes)
 }
 
@@ -77,7 +96,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const { place, key } = await locate(source, { hash, options })
   const kept = await openKeptFiles(source, options)
   const bytes = await readSource(place, key)
-  if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
+  if (hash !== null) checkAskedFor(hash, readCall(bytes, "the gateway's answer"))
   if (hash !== null && key.apiKey === null) process.stderr.write(sayPublic(key))
   const evidence = withEvidenceErrors(() =>
     readEvidence(bytes, kept.requestBody, options.idempotent),
@@ -95,12 +114,10 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   if (!isOfOne) checkAllUsed(verifier)
   const { verdict } = judged
   const isOk = verdict === 'verified'
-  const isSavedProof = evidence.kind === 'records' && evidence.subjects[0]?.isSaved === true
-  const output = options.json
-    ? printJson(judged, isOk)
-    : printText(judged, { name: source, isSavedProof })
   return {
-    output,
+    output: options.json ? printJson(judged, isOk) : printText(judged, source),
+    headline: conclude(judged).headline,
+    verdict,
     warning: unreached?.message ?? null,
     exitCode: worstOf([exitCodeOf(verdict), unreached?.exitCode ?? EXIT_CODES.done]),
   }

@@ -88,16 +88,11 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
       `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ` +
         `${save}/*.json --url ${options.url}\n`,
     )
-  const { waiting = 0, unanswered = 0, isOpen = false } = (await file?.close()) ?? {}
+  const { waiting = 0, isOpen = false } = (await file?.close()) ?? {}
   if (waiting > 0)
     process.stdout.write(
       `${waiting} calls of the session were not added to ${options.session} in this run. To add ` +
         'them, start the proxy again with this file, and send any request with the API key of the session\n',
-    )
-  if (unanswered > 0)
-    process.stdout.write(
-      `${unanswered} answers are only in ${options.session}.calls, because their streams lack the ` +
-        'usage. Keep this file, and send stream_options.include_usage in the next session\n',
     )
   if (isOpen)
     process.stdout.write(
@@ -142,8 +137,8 @@ function sayKept({ save, session }: ProxyCommandOptions): string {
 const COMPLETING_MAX = 64
 
 /**
- * Adds the bundle to each saved proof when a block has the anchor. If the proxy stops earlier,
- * `affidavit complete` can add the bundle later.
+ * Adds the anchor to each saved proof when a block has it. If the proxy stops earlier,
+ * `affidavit complete` can add the anchor later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,
@@ -161,7 +156,7 @@ function createCompleting(
       incomplete += 1
       if (!stopping.signal.aborted)
         process.stderr.write(
-          `${proof.hash}: its evidence bundle was not added: ${printable(messageOf(fault))}\n`,
+          `${proof.hash}: its anchor was not added: ${printable(messageOf(fault))}\n`,
         )
     }
   }

@@ -1,11 +1,17 @@
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { writeEvidence } from '#attestation/evidence/create-evidence.ts'
 import { printable } from '#attestation/report/printable.ts'
-import { SESSION_TEXT } from '#attestation/session/session-bundle.ts'
 import type { Affidavit } from '#client/connect.ts'
 import { AffidavitError, messageOf } from '#client/errors.ts'
 import { delay } from '#client/gateway.ts'
 import type { Proof } from '#client/proof.ts'
-import type { CallSession, LostRequests, SessionStart } from '#client/session.ts'
+import {
+  type CallSession,
+  type LostRequests,
+  type SessionStart,
+  withUnanswered,
+} from '#client/session.ts'
 import { CliError } from '../faults.ts'
 import { lockFile } from '../file-lock.ts'
 import { SOURCE_BYTES_MAX } from '../files.ts'
@@ -24,21 +30,19 @@ export type SessionFile = {
   keepOwner(id: string, owner: string): Promise<void>
   /** Keeps the requests of a call without an answer, for a later run. */
   keepLost(id: string, lost: LostRequests): Promise<void>
-  /** True if the bundle with one more call could be larger than `affidavit verify` reads. */
+  /** True if the file with one more call could be larger than `affidavit verify` reads. */
   isFull(): boolean
   /**
-   * Adds the calls' evidence to the bundle from now on, with this API key. Must be called again
+   * Adds the calls' evidence to the file from now on, with this API key. Must be called again
    * after a lasting error, such as a full disk.
    */
   complete(apiKey: string | null, session: WrittenSession): void
   /**
-   * Resolves with the number of calls whose evidence was not added to the bundle, the number of
-   * those whose answer is not in their evidence (encrypted streams without usage), and whether the
-   * session has calls, but not its last call.
+   * Resolves with the number of calls whose evidence was not added, and whether the session has
+   * calls, but not its last call.
    */
   close(): Promise<{
     readonly waiting: number
-    readonly unanswered: number
     readonly isOpen: boolean
   }>
 }
@@ -55,10 +59,10 @@ const PROOFS_BYTES = 48 * 1024
 const PAUSE_MS = 2_000
 
 /**
- * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the session has
- * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls and
- * the requests without an answer, one per line. A call is written before the end of its answer is
- * passed on. If `path`.calls exists, continues that session and writes the bundle again, in
+ * Writes the evidence of the calls to `path`, one per line, as their anchors arrive. Until the
+ * session has had its last call, and all evidence is there, `path`.calls has all calls and the
+ * requests without an answer, one per line. A call is written before the end of its answer is
+ * passed on. If `path`.calls exists, continues that session and writes the evidence again, in
  * `path`.part until it has the kept calls. Only one process can use `path`, by the lock
  * `path`.lock. If only `path` exists, throws CliError.
  */
@@ -88,7 +92,7 @@ async function openLocked(
   if (start === undefined && isWritten)
     throw new CliError(`${printable(path)} exists: name a new file for the session`)
   const calls = await openJournal(journal)
-  const bundle = createBundleWriter(path, isWritten ? waiting.length : 0)
+  const lines = createLineWriter(path, isWritten ? waiting.length : 0)
   const queue: KeptCall[] = [...waiting]
   const stopping = new AbortController()
   let added: () => void = () => undefined
@@ -96,11 +100,10 @@ async function openLocked(
   let isClosing = false
   let key: string | null = null
   let written: WrittenSession | null = null
-  let unanswered = 0
   let count = queue.length
   let isOpen = start !== undefined && start.isEnded !== true
 
-  async function run(session: WrittenSession): Promise<void> {
+  async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
       const [call] = queue
       if (call === undefined) {
@@ -112,15 +115,14 @@ async function openLocked(
       }
       try {
         const more = key === null ? {} : { apiKey: key }
-        const evidence = await anchored(call, { signal: stopping.signal, ...more })
-        await bundle.add(evidence.text.trimEnd(), session.id, session.unanswered)
-        if (!('response' in evidence.bundle.record)) unanswered += 1
+        const { evidence } = await anchored(call, { signal: stopping.signal, ...more })
+        await lines.add(evidence)
         queue.shift()
       } catch (fault) {
         if (stopping.signal.aborted) return
         const isLasting = !(fault instanceof AffidavitError) || fault.status !== undefined
         process.stderr.write(
-          `${call.hash}: its evidence bundle was not added: ${printable(messageOf(fault))}\n`,
+          `${call.evidence.record.hash}: its evidence was not added: ${printable(messageOf(fault))}\n`,
         )
         if (isLasting) return
         await delay(PAUSE_MS, stopping.signal).catch(() => undefined)
@@ -138,17 +140,16 @@ async function openLocked(
     },
     async keep(proof) {
       await calls.addCall(proof)
-      isOpen = placeOf(proof.request)?.last === undefined
+      isOpen = placeOf(proof.evidence)?.last === undefined
       count += 1
-      const { hash, request, answer, unanswered } = proof
-      queue.push({ hash, request, answer, unanswered })
+      queue.push({ evidence: proof.evidence })
       added()
     },
     isFull: () => calls.size() + count * PROOFS_BYTES > SOURCE_BYTES_MAX - CALL_BYTES_MAX,
     complete(apiKey, session) {
       key = apiKey
       written = session
-      running ??= run(session).finally(() => {
+      running ??= run().finally(() => {
         running = null
       })
     },
@@ -159,42 +160,42 @@ async function openLocked(
       await running
       clearTimeout(timer)
       await calls.close()
-      await bundle.close(written?.unanswered ?? [])
-      if (queue.length === 0 && unanswered === 0 && !isOpen) await rm(journal)
+      await lines.close(written?.unanswered ?? [])
+      if (queue.length === 0 && !isOpen) await rm(journal)
       await release()
-      return { waiting: queue.length, unanswered, isOpen }
+      return { waiting: queue.length, isOpen }
     },
   }
 }
 
-type Unanswered = CallSession['unanswered']
-
 /**
- * After each call that was added, the file is a complete bundle. The bundle of an earlier run stays
- * until the new one has `written` calls.
+ * After each call that was added, the file is complete. The file of an earlier run stays until the
+ * new one has `written` calls.
  */
-function createBundleWriter(path: string, written: number) {
+function createLineWriter(path: string, written: number) {
   const part = `${path}.part`
   let file: FileHandle | null = null
   let isPart = written > 0
   let count = 0
-  /** Where the text of the next call begins. */
-  let place = 0
-  async function writeEnd(to: FileHandle, call: Buffer, unanswered: Unanswered): Promise<void> {
-    const bytes = Buffer.concat([call, Buffer.from(SESSION_TEXT.end(unanswered))])
+  let last: EvidenceBundle | null = null
+  /** Where the line of `last` begins, and where it ends. */
+  let start = 0
+  let end = 0
+  async function writeLine(to: FileHandle, evidence: EvidenceBundle): Promise<void> {
+    const bytes = Buffer.from(writeEvidence(evidence))
     // A write to a disk that is almost full can be short without an error.
     for (let at = 0; at < bytes.length; )
-      at += (await to.write(bytes, at, bytes.length - at, place + at)).bytesWritten
-    await to.truncate(place + bytes.length)
+      at += (await to.write(bytes, at, bytes.length - at, start + at)).bytesWritten
+    end = start + bytes.length
+    await to.truncate(end)
   }
 
   return {
-    async add(text: string, id: string, unanswered: Unanswered): Promise<void> {
-      const { begin, between } = SESSION_TEXT
-      const call = Buffer.from(`${place === 0 ? begin(id) : between}${text}`)
+    async add(evidence: EvidenceBundle): Promise<void> {
       file ??= await open(isPart ? part : path, 'w', 0o600)
-      await writeEnd(file, call, unanswered)
-      place += call.length
+      start = end
+      await writeLine(file, evidence)
+      last = evidence
       count += 1
       if (isPart && count === written) {
         await file.sync()
@@ -202,9 +203,11 @@ function createBundleWriter(path: string, written: number) {
         isPart = false
       }
     },
-    async close(unanswered: Unanswered): Promise<void> {
+    /** The last call states the requests without a proven answer. */
+    async close(lost: CallSession['unanswered']): Promise<void> {
       await using closing = file
-      if (closing !== null) await writeEnd(closing, Buffer.alloc(0), unanswered)
+      if (closing !== null && last !== null && lost.length > 0)
+        await writeLine(closing, withUnanswered(last, lost))
       await closing?.sync()
       if (isPart) await rm(part, { force: true })
     },

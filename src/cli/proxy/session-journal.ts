@@ -1,23 +1,22 @@
 import { open, readFile, truncate } from 'node:fs/promises'
-import { keptProofOf } from '#attestation/compare-exchange.ts'
 import { SESSION_ID, type SessionPlace } from '#attestation/demands.ts'
-import { DIALECTS, dialectOfRequest } from '#attestation/dialects/dialects.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { type EvidenceBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { formsOf } from '#attestation/json/forms.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '#attestation/json/value.ts'
 import { printable } from '#attestation/report/printable.ts'
-import { parseSavedProof } from '#attestation/saved-proof.ts'
-import { parseUnansweredInSession } from '#attestation/unanswered.ts'
+import { parseUnanswered } from '#attestation/unanswered.ts'
 import { messageOf } from '#client/errors.ts'
 import type { Proof } from '#client/proof.ts'
 import type { LostRequests, SessionStart } from '#client/session.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
-/** The part of a call that is kept until the call's evidence is in the bundle. */
-export type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer' | 'unanswered'>
+/** A call whose evidence waits for its anchor. */
+export type KeptCall = Pick<Proof, 'evidence'>
 
 /**
- * What a session file's journal has, one JSON object per line: saved proofs, the owner, and the
+ * What a session file's journal has, one JSON object per line: evidence, the owner, and the
  * requests without an answer.
  */
 export type KeptSession = {
@@ -128,22 +127,21 @@ function createKeptSession() {
   let owner: string | null = null
   let last: SessionPlace | null = null
 
+  const lastHash = () => calls.at(-1)?.evidence.record.hash ?? null
   function checkId(value: Json | undefined): void {
     const stated = textOf(value, 'id', SESSION_ID)
     if (id !== null && stated !== id) throw invalid('id', 'that of the lines before')
     id = stated
   }
   function addCall(json: Json): void {
-    const { request, answer, unanswered = [] } = parseSavedProof(json)
-    const hash = memberOf(keptProofOf(answer, dialectOfRequest(request)), 'hash')
-    if (typeof hash !== 'string') throw new TypeError('expected the hash of a completion')
-    const session = placeOf(request)
+    const evidence = parseEvidenceBundle(json)
+    const session = placeOf(evidence)
     if (session === undefined) throw invalid('the call', 'of a session')
     checkId(session.id)
-    const previous = calls.at(-1)?.hash ?? null
+    const previous = lastHash()
     if (session.n !== calls.length || session.previous !== previous || last?.last === true)
       throw invalid('the call', 'the next one of the session')
-    calls.push({ hash, request, answer, unanswered })
+    calls.push({ evidence })
     last = session
   }
   function addLost(json: JsonObject): void {
@@ -152,7 +150,7 @@ function createKeptSession() {
     const members = membersOf(json, 'it', hasRequests ? [...names, 'unanswered'] : names)
     checkId(members.id)
     const call = hexOf(members.call, 'call', CALL_BYTES)
-    if (hasRequests) lost.set(call, parseUnansweredInSession(memberOf(json, 'unanswered')))
+    if (hasRequests) lost.set(call, parseUnanswered(memberOf(json, 'unanswered')))
     else lost.delete(call)
   }
   function addOwner(json: JsonObject): void {
@@ -162,16 +160,8 @@ function createKeptSession() {
   }
   function readStart(): SessionStart | undefined {
     if (id === null) return undefined
-    const unanswered = [
-      ...calls.flatMap((call) =>
-        call.unanswered.map((one) => ({ n: placeOf(call.request)?.n ?? 0, ...one })),
-      ),
-      ...[...lost.values()].flat(),
-    ]
-    const place =
-      last === null
-        ? { n: 0, previous: null }
-        : { n: last.n + 1, previous: calls.at(-1)?.hash ?? null }
+    const unanswered = [...lost.values()].flat()
+    const place = last === null ? { n: 0, previous: null } : { n: last.n + 1, previous: lastHash() }
     return {
       id,
       ...place,
@@ -193,6 +183,7 @@ function createKeptSession() {
   }
 }
 
-export function placeOf(request: JsonObject): SessionPlace | undefined {
-  return DIALECTS[dialectOfRequest(request)].demandsOf(request).session
+export function placeOf({ record }: EvidenceBundle): SessionPlace | undefined {
+  if (!('request' in record)) return undefined
+  return DIALECTS[record.receipt.dialect].demandsOf(record.request).session
 }

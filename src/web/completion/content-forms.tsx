@@ -125,7 +125,7 @@ function KeptForm({
       <h3>With what you kept</h3>
       <div class="field">
         <label for="kept">
-          Saved proof, or the answer{' '}
+          The evidence that you saved, or the answer{' '}
           <span class="hint">
             drop or choose a file; this page compares it and sends it nowhere
           </span>

@@ -17,7 +17,7 @@ export async function judgeCompletion(
   demands: {
     readonly hash: string
     readonly policy: GivenPolicy
-    /** The answer that the caller kept, or a saved proof. */
+    /** The answer that the caller kept, or evidence with it. */
     readonly kept: Blob | null
     readonly checker: Checker
   },

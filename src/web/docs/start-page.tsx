@@ -83,9 +83,9 @@ function Check() {
         <div>
           <dt>In a browser</dt>
           <dd>
-            Open <a href="/verify">Verify</a> and drop a saved proof or a bundle there (an answer
-            also needs its request, under “What you kept”). Give <code>policy.json</code> under
-            “Your policy”. The page checks it without a server.
+            Open <a href="/verify">Verify</a> and drop evidence there (an answer also needs its
+            request, under “What you kept”). Give <code>policy.json</code> under “Your policy”. The
+            page checks it without a server.
           </dd>
         </div>
         <div>

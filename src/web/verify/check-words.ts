@@ -172,9 +172,9 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   attestation: 'Say which code you expect: a signed release and its key, or measurements.',
   'expected configuration': 'Say which boot configuration you expect, by its digest or as a file.',
   outcome: 'The answer was cut. If you accept it like this, say so under “Your policy”.',
-  'receipt in log': 'Ask the gateway for the record or the evidence bundle: both have the log.',
-  'tree head': 'Ask the gateway for the record or the evidence bundle: both have the log.',
-  anchor: 'Ask the gateway for the evidence bundle of this completion: it has the transaction.',
+  'receipt in log': 'Ask the gateway for the record or the evidence: both have the log.',
+  'tree head': 'Ask the gateway for the record or the evidence: both have the log.',
+  anchor: 'Ask the gateway for the evidence of this completion: it has the transaction.',
   'block on chain': 'Give the URL of a chain endpoint that you trust, and press “Ask the chain”.',
 }
 

@@ -159,7 +159,7 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
   if (judged.kind === 'records')
     return [
       ...new Set(judged.records.flatMap(({ doubts }) => doubts.map(sayDoubt))),
-      'A record has no boot configuration and no anchor. The evidence bundle of this completion has both.',
+      'A record has no boot configuration and no anchor. The evidence of this completion has both.',
     ]
   const facts =
     judged.kind === 'bundle' ? judged.report.facts : (judged.calls[0]?.report.facts ?? null)

@@ -281,13 +281,14 @@ function refusalOf(fault: unknown): JobOutcome {
 
 const EVIDENCE_ADVICE: Readonly<Record<EvidenceCode, string>> = {
   not_json:
-    'Give the file as it came: evidence, saved proofs and answers are JSON. Nothing can be checked in a PDF or a picture.',
+    'Give the file as it came: evidence and answers are JSON. Nothing can be checked in a PDF or a picture.',
   not_evidence:
-    'Give the file as it came: an evidence bundle, a session, a record, an answer, a kept stream, a saved proof, an attestation document, a release or an image.',
+    'Give the file as it came: evidence, a record, an answer, a kept stream, an attestation document, a release or an image.',
   request_missing: 'Give the request that was sent, under “What you kept”.',
-  request_twice: 'Remove the request from “What you kept”: the saved proof already has it.',
+  request_twice:
+    'Remove the request from “What you kept”: the evidence with the answer already has it.',
   answer_unfit:
-    'Under “What you kept”, give the answer as JSON, its event stream, or a saved proof.',
+    'Under “What you kept”, give the answer as JSON, its event stream, or evidence that has it.',
   answer_twice:
     'Remove the answer from “What you kept”, or check the evidence instead of the answer.',
   several_records: 'Give one record, or remove request and answer from “What you kept”.',

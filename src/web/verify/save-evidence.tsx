@@ -36,7 +36,7 @@ export function SaveEvidence({ source }: { readonly source: Blob }) {
       </div>
       {saved !== null && 'fault' in saved && (
         <FaultNotice fault={saved.fault}>
-          Only evidence in JSON can be saved like this. The gateway has the evidence bundle of a
+          Only evidence in JSON can be saved like this. The gateway has the evidence of a
           completion.
         </FaultNotice>
       )}

@@ -1,4 +1,5 @@
 import { encodeBase64, encodeUtf8, sha256 } from '#attestation/bytes.ts'
+import { callsInPage, readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { isJsonArray, type Json, memberAt } from '#attestation/json/value.ts'
 import {
@@ -32,7 +33,7 @@ function findOwnEvidence(): File | null {
 
 /**
  * Returns the saved page with the evidence from `source`, and with no other evidence. `source` is a
- * bundle, a record, a saved proof, or a page that contains one of these. Rejects for evidence that
+ * evidence, a record, or a page that contains one of these. Rejects for evidence that
  * is not JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
@@ -43,27 +44,33 @@ export async function writeEvidencePage(source: Blob): Promise<{
   readonly hasAnswer: boolean
 }> {
   const bytes = new Uint8Array(await source.arrayBuffer())
-  const text = isHtml(bytes) ? readEvidencePage(bytes).evidence : bytes
-  if (text === null) throw new Error('There is no evidence in the page.')
-  const evidence = parseExactJson(text)
+  const evidence = readSaved(bytes)
   return {
     page: putEvidence(IS_COPY ? writeOwnPage() : await fetchPage(), evidence),
     hash: hashIn(evidence),
     hasQuestion: hasMember(evidence, ['request']),
-    hasAnswer: hasMember(evidence, ['response', 'answer', 'chunks', 'events', 'choices']),
+    hasAnswer: hasMember(evidence, ['response', 'events', 'choices']),
   }
 }
 
+function readSaved(bytes: Uint8Array): Json {
+  const text = isHtml(bytes) ? readEvidencePage(bytes).evidence : bytes
+  if (text === null) throw new Error('There is no evidence in the page.')
+  const calls = readEvidenceLines(text)
+  return calls === null ? parseExactJson(text) : callsInPage(calls)
+}
+
 function hashIn(evidence: Json): string | null {
-  const bundle = memberAt(evidence, 'bundle') ?? evidence
-  const hash = memberAt(bundle, 'record', 'hash') ?? memberAt(evidence, 'hash')
+  const hash = memberAt(evidence, 'record', 'hash') ?? memberAt(evidence, 'hash')
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
 /** True if the evidence, its record, or a completion in its list has one of these members. */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
-  const places = [evidence, memberAt(evidence, 'record'), ...(isJsonArray(page) ? page : [])]
+  const calls = isJsonArray(evidence) ? evidence : [evidence]
+  const records = calls.map((call) => memberAt(call, 'record'))
+  const places = [...calls, ...records, ...(isJsonArray(page) ? page : [])]
   return places.some((place) => names.some((name) => memberAt(place, name) !== undefined))
 }
 

@@ -38,8 +38,7 @@ export function SourceInput({
       <p class="field">
         <label for={`${id}-file`}>Drop a file here, or choose one</label>
         <span class="hint" id={`${id}-hint`}>
-          An evidence bundle, a record, a kept stream, a saved proof, an attestation document, a
-          release, an image
+          Evidence, a record, a kept stream, an attestation document, a release, an image
         </span>
         <input
           ref={input}

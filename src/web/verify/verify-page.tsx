@@ -147,7 +147,7 @@ export function VerifyPage() {
           />
           <FilesField
             label="Answer"
-            hint="The answer as JSON, its event stream as it came, or a saved proof"
+            hint="The answer as JSON, its event stream as it came, or evidence that has it"
             isMultiple={false}
             files={answer}
             onFiles={setAnswer}

@@ -1,4 +1,4 @@
-import { encodeUtf8 } from '#attestation/bytes.ts'
+import { encodeHex, encodeUtf8, sha256 } from '#attestation/bytes.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
@@ -73,11 +73,16 @@ export function providerWith(spki: string, origin: string = ORIGIN) {
   }
 }
 
+/** A document about the provider, as evidence has it. */
+export function providerPart(bytes: Uint8Array) {
+  return { sha256: encodeHex(sha256(bytes)), document: Buffer.from(bytes).toString('base64') }
+}
+
 /** The bundle with these bytes as evidence of its provider. */
 export function withProvider(bundle: EvidenceBundle, bytes: Uint8Array): EvidenceBundle {
   const json: JsonObject = {
     ...(JSON.parse(JSON.stringify(bundle)) as JsonObject),
-    provider_evidence: Buffer.from(bytes).toString('base64'),
+    provider_evidence: providerPart(bytes),
   }
   return parseEvidenceBundle(json)
 }

@@ -2,8 +2,10 @@ import { expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { createBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { readEvidenceLines, writeEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { verifySession } from '#attestation/session/verify-session.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
@@ -13,6 +15,7 @@ import {
   buildAttested,
   buildProvider,
   PROVEN_MODEL,
+  providerPart,
   providerWith,
   withProvider,
 } from './build-attested.ts'
@@ -56,16 +59,25 @@ it('the weights of the model that answered are shown with their root hash', asyn
 })
 
 it('a session passes the policy on to its calls', async () => {
-  const session = {
-    format: 'affidavit-session-bundle',
-    version: 1,
-    id: 'ab'.repeat(16),
-    calls: [jsonOf(whole.bundle)],
+  const text = writeEvidenceLines([jsonOf(whole.bundle), jsonOf(whole.bundle)])
+  const read = readEvidenceLines(encodeUtf8(text)) ?? []
+  const { calls } = await verifySession(read, whole.policy)
+  expect(calls).toHaveLength(2)
+  for (const { report } of calls) {
+    expect(namesOf(report, 'passed')).toContain('provider attested')
+    expect(report.facts?.providerEvidence?.isAccepted).toBe(true)
   }
-  const { calls } = await verifySession(session, whole.policy)
-  const [call] = calls
-  expect(call && namesOf(call.report, 'passed')).toContain('provider attested')
-  expect(call?.report.facts?.providerEvidence?.isAccepted).toBe(true)
+  // The file has the document once. A line alone says which document it needs.
+  const [first = '', second = ''] = text.split('\n')
+  expect(first.length - second.length).toBeGreaterThan(
+    whole.bundle.provider_evidence?.document?.length ?? 0,
+  )
+  const alone = await verifyBundle(parseExactJson(encodeUtf8(second)), whole.policy)
+  expect(alone).toMatchObject({
+    verdict: 'incomplete',
+    open: ["provider's key", 'provider attested'],
+  })
+  expect(detailOf(alone, "provider's key")).toContain(whole.bundle.provider_evidence?.sha256)
 })
 
 const OTHER = otherLastDigit('https://provider.example')
@@ -155,6 +167,8 @@ const withMember = (provider_evidence: Json): JsonObject => ({
   ...jsonOf(whole.bundle),
   provider_evidence,
 })
+const withDocument = (text: string) =>
+  withMember({ sha256: providerPart(Buffer.from(text, 'base64')).sha256, document: text })
 const LIMIT = 4 * 1024 * 1024
 const large = (bytes: number) => Buffer.alloc(bytes).toString('base64')
 
@@ -162,17 +176,20 @@ it.each([
   ['one byte', 'AA=='],
   ['4 MiB', large(LIMIT)],
 ])('the parser and the schema take evidence of a provider of %s', (_, text) => {
-  expect(parseEvidenceBundle(withMember(text)).provider_evidence).toBe(text)
-  expect(isValid(withMember(text))).toBe(true)
+  expect(parseEvidenceBundle(withDocument(text)).provider_evidence?.document).toBe(text)
+  expect(isValid(withDocument(text))).toBe(true)
 })
 
-it.each([
+it.each<[string, Json]>([
   ['null', null],
   ['an object', {}],
-  ['an empty text', ''],
-  ['a line break', 'AA==\n'],
-  ['the URL alphabet', '__8='],
-  ['more than 4 MiB', large(LIMIT + 1)],
+  ['a text', 'AA=='],
+  ['a digest in upper case', { sha256: 'AB'.repeat(32) }],
+  ['a member more', { sha256: 'ab'.repeat(32), note: '' }],
+  ...['', 'AA==\n', '__8=', large(LIMIT + 1)].map((document): [string, Json] => [
+    `a document of ${document.length} characters in another form`,
+    { sha256: providerPart(Buffer.from(document, 'base64')).sha256, document },
+  ]),
 ])('the parser and the schema refuse %s as evidence of a provider', (_, value) => {
   expect(() => parseEvidenceBundle(withMember(value))).toThrow(FormatError)
   expect(() => parseEvidenceBundle(withMember(value))).toThrow(/provider_evidence/)
@@ -183,7 +200,15 @@ it.each([
   ['base64 without its padding', 'AA'],
   ['unused bits', 'AB=='],
 ])('the parser refuses evidence of a provider in %s, which the schema does not see', (_, text) => {
-  expect(() => parseEvidenceBundle(withMember(text))).toThrow(/provider_evidence/)
+  expect(() => parseEvidenceBundle(withDocument(text))).toThrow(/provider_evidence/)
+})
+
+it('a document beside the digest of another is refused', () => {
+  const { sha256 } = providerPart(encodeUtf8('one'))
+  const { document } = providerPart(encodeUtf8('other'))
+  expect(() => parseEvidenceBundle(withMember({ sha256, document }))).toThrow(
+    /provider_evidence.document/,
+  )
 })
 
 it('createBundle adds the bytes', () => {
@@ -192,7 +217,7 @@ it('createBundle adds the bytes', () => {
   const parts = { record: jsonOf(record), bootConfiguration, transaction, block }
   const providerEvidence = encodeUtf8('evidence')
   const made = createBundle({ ...parts, providerEvidence })
-  expect(made.provider_evidence).toBe('ZXZpZGVuY2U=')
+  expect(made.provider_evidence).toEqual(providerPart(providerEvidence))
   expect(createBundle({ ...parts, providerEvidence: null })).toEqual(bundle)
   expect(createBundle(parts)).toEqual(bundle)
 })

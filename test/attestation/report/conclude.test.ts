@@ -67,8 +67,7 @@ it('calls are called of one session only if they name that session themselves', 
     await conclusionOf(sessionOf(others)),
   ]
   expect(one.finding).toContain('These are 4 calls of one session, signed by one notary')
-  expect(claimed.finding).toContain('2 calls that this file puts into one session, signed by')
-  expect(claimed.notShown).toContain('that these calls are of one session')
+  expect(claimed.finding).toContain('These are 2 calls, signed by')
 })
 
 it('an enclave is not said to run expected code if the expected set has no PCR0', async () => {
@@ -161,7 +160,8 @@ async function conclusionOf(
 }
 
 function judged(evidence: Json, expected: Partial<ExpectedEvidence>) {
-  const bytes = new TextEncoder().encode(JSON.stringify(evidence))
+  const lines = Array.isArray(evidence) ? evidence : [evidence]
+  const bytes = new TextEncoder().encode(lines.map((line) => JSON.stringify(line)).join('\n'))
   return judgeEvidence(readEvidence(bytes, null), {
     expected: {
       attestation: { measurements, roots },

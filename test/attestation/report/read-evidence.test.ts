@@ -59,44 +59,15 @@ it('evidence with any format is taken as a bundle, even with an unknown format',
   expect(readEvidence(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
 })
 
-it('readEvidence takes a call that the client saved, with its request, whole or as chunks', () => {
-  const saved = { format: 'affidavit-proof', version: 1, request: asked }
-  expect(read({ ...saved, answer })).toEqual([
-    {
-      record: answer,
-      kept: { request: asked, answer: { kind: 'whole', answer } },
-      isSaved: true,
-    },
-  ])
-  const chunks = [chunk('hello'), proof]
-  const keptAs = (more: object) => [
-    {
-      record: proof,
-      kept: { request: asked, answer: { kind: 'stream', chunks, ...more } },
-      isSaved: true,
-    },
-  ]
-  expect(read({ ...saved, chunks })).toEqual(keptAs({}))
-  expect(read({ ...saved, chunks, idempotent: true })).toEqual(keptAs({ idempotent: true }))
-  expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
-  // It would not be compared with the one that was sent.
-  expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof already has the request')
-})
-
-it('readEvidence takes a completed proof as its bundle, with the call that it is of', () => {
-  const saved = {
-    format: 'affidavit-proof',
-    version: 1,
-    request: asked,
-    answer,
-    bundle: { a: 1 },
-  }
-  expect(readEvidence(bytes(saved), null)).toEqual({
-    kind: 'bundle',
-    bundle: { a: 1 },
-    kept: { request: asked, answer: { kind: 'whole', answer } },
-  })
-  expect(() => read(saved, asked)).toThrow('the saved proof already has the request')
+it('readEvidence takes the evidence of several calls, one per line, and refuses another line', () => {
+  const call = JSON.stringify({ format: 'affidavit-evidence', version: 1 })
+  const lines = (...texts: readonly string[]) => readEvidence(Buffer.from(texts.join('')), null)
+  expect(lines(call)).toMatchObject({ kind: 'bundle' })
+  expect(lines(`${call}\n`)).toMatchObject({ kind: 'bundle' })
+  expect(lines(`${call}\r\n`, call)).toMatchObject({ kind: 'session', calls: [{}, {}] })
+  for (const other of ['\n', '{}\n', '{"format":"other"}\n', 'x', `${call}${call}`])
+    expect(() => lines(`${call}\n`, other)).toThrow(EvidenceError)
+  expect(() => lines(`${call}\n`.repeat(10_001))).toThrow('at most 10000 lines')
 })
 
 it('readEvidence takes an answer with the body of its request', () => {
@@ -133,17 +104,6 @@ it('readEvidence takes an answer of another dialect, whole or as its events', ()
   expect(read(`: ping\n\n${textOf(list)}`, request)).toEqual([
     { record: carrier.affidavit, kept: { request, answer: events } },
   ])
-  const saved = { format: 'affidavit-proof', version: 1, request, events: list }
-  expect(read(saved)).toEqual([
-    {
-      record: carrier.affidavit,
-      kept: { request, answer: { kind: 'events', events: list } },
-      isSaved: true,
-    },
-  ])
-  expect(() => read(textOf(list.slice(0, -1)), request)).toThrow('the last event')
-  const { data } = last
-  expect(() => read(`data: ${JSON.stringify(data)}\n\n`, request)).toThrow('its name')
 })
 
 it.each<[string, unknown, unknown, RegExp]>([

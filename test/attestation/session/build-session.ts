@@ -104,8 +104,7 @@ export function buildCalls(parts: SessionParts = {}): readonly EvidenceBundle[] 
   return calls
 }
 
-/** The session bundle of these calls, as it is read from a file. */
-export function sessionOf(calls: readonly unknown[], id = SESSION_ID): JsonObject {
-  const bundle = { format: 'affidavit-session-bundle', version: 1, id, calls }
-  return JSON.parse(JSON.stringify(bundle))
+/** These calls, as they are read from a file. */
+export function sessionOf(calls: readonly unknown[]): readonly JsonObject[] {
+  return JSON.parse(JSON.stringify(calls))
 }

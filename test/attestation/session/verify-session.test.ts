@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { type EvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
-import type { Json, JsonObject } from '#attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
-import { SESSION_CALLS_MAX } from '#attestation/session/session-bundle.ts'
 import { SESSION_CHECKS } from '#attestation/session/session-checks.ts'
 import { type SessionReport, verifySession } from '#attestation/session/verify-session.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
@@ -15,8 +14,8 @@ const { chain } = buildEvidence()
 const CALLS = buildCalls()
 const attestations = createAttestationVerifier()
 
-const verify = (calls: readonly unknown[], id = SESSION_ID) =>
-  verifySession(sessionOf(calls, id), policy, { attestations })
+const verify = (calls: readonly unknown[]) =>
+  verifySession(sessionOf(calls), policy, { attestations })
 const verifyBuilt = (parts: SessionParts) => verify(buildCalls(parts))
 
 function namesOf(report: SessionReport, outcome: string): readonly string[] {
@@ -119,16 +118,37 @@ it('every other order of the calls is found', async () => {
   }
 })
 
-it('a call of another session is found at every place, also under the same numbers', async () => {
+it('a call of another session never stands for one of the session, at every place', async () => {
   const others = buildCalls({ id: otherLastDigit(SESSION_ID) })
   for (const at of CALLS.keys()) {
     const report = await verify(CALLS.with(at, others[at] as EvidenceBundle))
-    expect(namesOf(report, 'failed')).toContain('one session')
-    expect(detailOf(report, 'one session')).toContain(`expected call ${at} to be of session`)
+    expect(report.verdict).not.toBe('verified')
+    expect(report.id).toBe(SESSION_ID)
+    expect(detailOf(report, 'one session')).toBe(
+      `not of session ${SESSION_ID}: call ${at}. Check them in their own file`,
+    )
+    if (at < 3) expect(namesOf(report, 'failed')).toContain('none missing')
+    else expect(report.open).toContain('signed end')
   }
-  expect(namesOf(await verify(CALLS, otherLastDigit(SESSION_ID)), 'failed')).toEqual([
-    'one session',
-  ])
+})
+
+it('two honest sessions in one file are incomplete, not changed', async () => {
+  const others = buildCalls({ id: otherLastDigit(SESSION_ID) })
+  const report = await verify([...CALLS, ...others])
+  expect(report).toMatchObject({ verdict: 'incomplete', open: ['one session'] })
+})
+
+it('calls that name no session are checked each, and no session is stated', async () => {
+  const report = await verifyBuilt({ place: () => undefined })
+  expect(report).toMatchObject({ verdict: 'verified', id: null, timeline: [] })
+  expect(report.checks.map(({ name }) => name)).toEqual(['evidence of calls'])
+  const [first] = EXCHANGES
+  const one = await verifyBuilt({
+    place: () => undefined,
+    exchanges: [first, first, first] as typeof EXCHANGES,
+    evidence: (at) => (at === 1 ? { stored: { created_at: 1 } } : {}),
+  })
+  expect(one.verdict).toBe('invalid')
 })
 
 it('a second call with the same number does not pass for the call before a later one', async () => {
@@ -148,7 +168,6 @@ it('a call after the signed end is found', async () => {
 })
 
 it.each<[string, (own: JsonObject) => JsonObject | undefined, string]>([
-  ['names no session', () => undefined, 'one session'],
   [
     'names a place of another form',
     ({ last: _, ...own }) => ({ ...own, last: false }),
@@ -170,7 +189,8 @@ it.each<[string, (own: JsonObject) => JsonObject | undefined, string]>([
 it('no changed session is verified, and an invalid one shows no step', async () => {
   const session = sessionOf(buildCalls({ exchanges: EXCHANGES.slice(0, 2) }))
   await fc.assert(
-    fc.asyncProperty(mutatedAt(session, []), async (changed) => {
+    fc.asyncProperty(mutatedAt([...session], []), async (mutated) => {
+      const changed = (Array.isArray(mutated) ? mutated : [mutated]) as readonly JsonObject[]
       const report = await verifySession(changed, policy, { attestations })
       const isSame = JSON.stringify(changed) === JSON.stringify(session)
       expect(report.verdict === 'verified').toBe(isSame)
@@ -241,7 +261,7 @@ it('a request that is left out does not hide that another call is missing', asyn
 
 it('a call that names no session does not stand for a missing number', async () => {
   const report = await verifyBuilt({ place: (own, at) => (at === 1 ? undefined : own) })
-  expect(namesOf(report, 'failed')).toEqual(['one session', 'none missing'])
+  expect(namesOf(report, 'failed')).toEqual(['none missing', 'previous hash'])
   expect(detailOf(report, 'none missing')).toBe('the call with number 1 is missing')
 })
 
@@ -255,18 +275,10 @@ it('an answer that is left out is named as foreign where a later request has it'
   )
 })
 
-const whole = sessionOf(CALLS.slice(0, 1))
-it.each<[string, Json]>([
-  ['a text', 'session'],
-  ['another format', { ...whole, format: 'affidavit-evidence-bundle' }],
-  ['another version', { ...whole, version: 2 }],
-  ['an unknown member', { ...whole, comment: '' }],
-  ['an id in upper case', { ...whole, id: 'AB'.repeat(16) }],
-  ['no calls', { ...whole, calls: [] }],
-  ['too many calls', { ...whole, calls: Array(SESSION_CALLS_MAX + 1).fill({}) }],
-  ['a call that is a text', { ...whole, calls: ['bundle'] }],
-])('a session with %s is refused, and no other check is made', async (_, json) => {
-  const report = await verifySession(json, policy)
-  expect(report).toMatchObject({ verdict: 'invalid', calls: [], timeline: [] })
-  expect(namesOf(report, 'failed')).toEqual(['format'])
+it('requests without an answer make their call incomplete, and so the session', async () => {
+  const unanswered = [{ notary: `0x${'ab'.repeat(20)}`, times: 2, n: 4 }]
+  const report = await verify(CALLS.with(3, { ...(CALLS[3] as EvidenceBundle), unanswered }))
+  expect(report).toMatchObject({ verdict: 'incomplete', open: ['evidence of calls'] })
+  expect(report.calls[3]?.report.open).toEqual(['other requests'])
+  expect(detailOf(report, 'evidence of calls')).toBe('of call 3: other requests')
 })

@@ -16,6 +16,7 @@ import {
   FINISHED_AT,
   signAnchor,
 } from '../../attestation/evidence/build-evidence.ts'
+import { buildStream, withChunks } from '../../attestation/evidence/build-stream.ts'
 import { moveBlock } from '../../attestation/evidence/move-block.ts'
 import { removeAt } from '../../attestation/mutate-json.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
@@ -674,6 +675,53 @@ const anchors: readonly Draft[] = [
   ),
 ]
 
+const PENDING = { ...bundle, transaction: null, block: null }
+const stream = buildStream()
+const [firstEvent, ...otherEvents] = stream.bundle.events ?? []
+
+/** What only the caller has: the events of a stream, and requests without an answer. */
+const kept: readonly Draft[] = [
+  ...cases(incomplete('transaction hash', 'anchor', ...MINED_CHECKS, OFFLINE), {
+    'kept/before-its-anchor': ['The caller saved it before the anchor was known.', PENDING],
+  }),
+  ...cases(incomplete('other requests', OFFLINE), {
+    'kept/other-requests': [
+      'The caller also sent the call to another enclave.',
+      { ...bundle, unanswered: [{ notary: `0x${'ab'.repeat(20)}`, times: 1 }] },
+    ],
+  }),
+  ...cases(verified('response hash', OFFLINE), {
+    'kept/stream-without-its-usage': [
+      'The chunks of a stream have all of the answer, and the response is left out.',
+      stream.bundle,
+    ],
+  }),
+  ...cases(invalid(['stream hash'], 'response hash', OFFLINE), {
+    'kept/stream-without-a-chunk': [
+      'A chunk of the stream is missing.',
+      { ...stream.bundle, events: otherEvents },
+    ],
+    'kept/stream-with-a-chunk-twice': [
+      'A chunk of the stream is there twice, and no key made the call repeatable.',
+      { ...stream.bundle, events: [firstEvent, firstEvent, ...otherEvents] as never },
+    ],
+    'kept/stream-with-names': [
+      'The chunks of a chat have names, which no hash covers.',
+      {
+        ...stream.bundle,
+        events: [firstEvent, ...otherEvents].map((one) => ({ event: 'a', ...one })) as never,
+      },
+    ],
+    'kept/stream-with-another-proof': [
+      'The last chunk names another transaction than the record.',
+      withChunks(
+        stream.bundle,
+        stream.chunks.with(-1, { ...stream.chunks.at(-1), tx_hash: `0x${'ab'.repeat(32)}` }),
+      ),
+    ],
+  }),
+]
+
 const NOTHING_CHECKED = [
   'request hash',
   'response hash',
@@ -716,6 +764,16 @@ const forms: readonly Draft[] = cases(invalid(['format'], ...NOTHING_CHECKED), {
     'A member of the block that it does not have.',
     setAt(bundle, ['block', 'note'], 'x'),
   ],
+  'format/block-without-its-transaction': [
+    'A block, and no transaction.',
+    { ...bundle, transaction: null },
+  ],
+  'format/events-without-data': ['An event without its data.', { ...bundle, events: [{}] }],
+  'format/idempotent-without-events': ['Nothing to repeat.', { ...bundle, idempotent: true }],
+  'format/unanswered-no-time': [
+    'A request that was sent no time.',
+    { ...bundle, unanswered: [{ notary: `0x${'ab'.repeat(20)}`, times: 0 }] },
+  ],
   'format/another-version': ['A version that does not exist.', { ...bundle, version: 4 }],
   'format/version-of-another-receipt': [
     'The version is not that of the receipt.',
@@ -723,7 +781,7 @@ const forms: readonly Draft[] = cases(invalid(['format'], ...NOTHING_CHECKED), {
   ],
   'format/another-format': [
     'A format that does not exist.',
-    { ...bundle, format: 'affidavit-evidence-bundle-2' },
+    { ...bundle, format: 'affidavit-evidence-2' },
   ],
   'format/hex-in-upper-case': [
     'Hex in upper case.',
@@ -731,7 +789,7 @@ const forms: readonly Draft[] = cases(invalid(['format'], ...NOTHING_CHECKED), {
   ],
   'format/hex-without-prefix': [
     'Hex without 0x.',
-    setAt(bundle, ['transaction'], bundle.transaction.slice(2)),
+    setAt(bundle, ['transaction'], String(bundle.transaction).slice(2)),
   ],
   'format/base64-without-padding': [
     'A line feed after the document, and no padding.',
@@ -943,6 +1001,7 @@ export const bundleCases: readonly Draft[] = [
   ...enclaves,
   ...logs,
   ...anchors,
+  ...kept,
   ...forms,
   ...strict,
   ...unreadable,

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { parsePolicy, readPolicyFile } from '#attestation/report/policy-file.ts'
-import type { SessionBundle } from '#attestation/session/session-bundle.ts'
 import type { SessionCheckName } from '#attestation/session/session-checks.ts'
 import { verifySession } from '#attestation/session/verify-session.ts'
 import { startProxyProgram } from '../proxy-program.ts'
@@ -99,20 +99,20 @@ async function verifySessionFile(
   file: string,
   { policyFile }: Pick<SharedAffidavit, 'policyFile'>,
 ): Promise<readonly AgentCall[]> {
-  const session: SessionBundle = JSON.parse(await readFile(file, 'utf8'))
+  const given = readEvidenceLines(await readFile(file)) ?? []
   const verified = await runCli(['verify', file, '--policy', policyFile])
   expect(verified, verified.stdout).toMatchObject({ code: 0, stderr: '' })
   expect(verified.stdout).toMatch(/^VERIFIED: /)
-  expect(verified.stdout).toContain(`These are ${session.calls.length} calls of one session`)
+  expect(verified.stdout).toContain(`These are ${given.length} calls of one session`)
   const policy = await readPolicyFile(parsePolicy(await readFile(policyFile)))
-  for (const [wrong, calls] of Object.entries(breakCalls(session.calls))) {
-    const report = await verifySession({ ...session, calls } as unknown as Json, policy)
+  for (const [wrong, calls] of Object.entries(breakCalls(given))) {
+    const report = await verifySession(calls, policy)
     const found = report.checks.find(({ name }) => name === wrong)?.outcome
     const [outcome, verdict] =
       wrong === 'signed end' ? ['not checked', 'incomplete'] : ['failed', 'invalid']
     expect([wrong, found, report.verdict]).toEqual([wrong, outcome, verdict])
   }
-  return session.calls.map((call) => {
+  return given.map((call) => {
     const { record } = call as unknown as {
       readonly record: {
         readonly hash: string

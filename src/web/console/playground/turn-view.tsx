@@ -157,21 +157,13 @@ function Checked({
           type="button"
           onClick={() =>
             saveFile(
-              `proof-${name}.json`,
+              `evidence-${name}.json`,
               anchor.kind === 'mined' ? anchor.evidence.save() : proof.save(),
             )
           }
         >
-          Save the proof
+          Save the evidence
         </button>
-        {anchor.kind === 'mined' && (
-          <button
-            type="button"
-            onClick={() => saveFile(`evidence-${name}.json`, anchor.evidence.text)}
-          >
-            Save the evidence
-          </button>
-        )}
         <a {...NEW_TAB} href={`/c/${hash}`}>
           Public evidence
         </a>
@@ -181,7 +173,7 @@ function Checked({
       </p>
       {turn.isEncrypted && (
         <p class="faint">
-          Only this page has the question and answer: save the proof to keep them.
+          Only this page has the question and answer: save the evidence to keep them.
         </p>
       )}
     </Development.Provider>
@@ -198,7 +190,7 @@ function AnchorState({
       return <State tone="open">Waiting for its anchor</State>
     case 'mined':
       // The tone is `open`, because the page did not ask the chain for the block.
-      return <State tone="open">Anchored in block {anchor.evidence.bundle.block?.number}</State>
+      return <State tone="open">Anchored in block {anchor.evidence.evidence.block?.number}</State>
     case 'unknown':
       return <State tone="warn">No anchor seen</State>
   }

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
   buildAttested,
   buildProvider,
+  providerPart,
   withProvider,
 } from '../../../attestation/evidence/build-attested.ts'
 import { startChainEndpoint } from '../../../conformance/chain-endpoint.ts'
@@ -196,7 +197,7 @@ describe('affidavit verify --policy with providers', () => {
   it('verify fails by name for evidence of another provider, also for programs', async () => {
     const swapped = {
       ...attested.bundle,
-      provider_evidence: Buffer.from(dstack.bytes).toString('base64'),
+      provider_evidence: providerPart(dstack.bytes),
     }
     const file = await save('swapped.json', JSON.stringify(swapped))
     const words = ['verify', file, '--root', root, '--policy', policy]

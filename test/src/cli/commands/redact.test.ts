@@ -45,7 +45,7 @@ describe('affidavit redact', () => {
     )
     const again = await runCommand('redact', once, '--request', '--response')
     expect([again.code, again.stdout]).toEqual([1, ''])
-    expect(again.stderr).toContain('this bundle already has no request')
+    expect(again.stderr).toContain('this evidence already has no request')
     expect((await runCommand('redact', once, '--response')).code).toBe(0)
   })
 

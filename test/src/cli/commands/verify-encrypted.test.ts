@@ -1,15 +1,17 @@
-import { readFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { isProofMember } from '#attestation/completion-hash.ts'
 import { redactBundle } from '#attestation/evidence/bundle.ts'
+import { saveEvidence, writeEvidence } from '#attestation/evidence/create-evidence.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,
   digestOf,
 } from '../../../attestation/evidence/build-evidence.ts'
-import { folderOfFile, saverIn } from '../../../support/folders.ts'
+import { folderOfFile, folderOfTest, saverIn } from '../../../support/folders.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
 import { startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
@@ -24,6 +26,14 @@ const answer = {
   ...response,
   ...Object.fromEntries(Object.entries(bound).filter(([name]) => isProofMember(name))),
 }
+/** What the client saves of this call, without its anchor. */
+const kept = () =>
+  writeEvidence(
+    saveEvidence(
+      { request, answer: { kind: 'whole', answer } },
+      { configuration: BOOT_CONFIGURATION, unanswered: [] },
+    ),
+  )
 const configuration = ['--configuration', encodeHex(digestOf(BOOT_CONFIGURATION))]
 
 const save = saverIn(folderOfFile())
@@ -34,7 +44,7 @@ beforeAll(async () => {
   expected = ['--root', root, '--pcr', `0=${pcr}`]
 })
 
-const kept = async () => [
+const givenFiles = async () => [
   '--request',
   await save('request.json', request),
   '--answer',
@@ -47,7 +57,7 @@ async function verify(...words: readonly string[]) {
 }
 
 describe('affidavit verify, of the evidence of an encrypted call', () => {
-  it('the bundle of an encrypted call is VERIFIED with the two files or with the saved proof', async () => {
+  it('the bundle of an encrypted call is VERIFIED with the two files or with the saved evidence', async () => {
     const redacted = redactBundle(whole, { request: true, response: true })
     const path = await save('encrypted-bundle.json', redacted)
     const words = [path, ...expected, ...configuration]
@@ -55,38 +65,20 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
       verdict: 'incomplete',
       redacted: ['request', 'response'],
     })
-    const joined = await verify(...words, ...(await kept()))
+    const joined = await verify(...words, ...(await givenFiles()))
     expect([joined.code, joined.report.bundle.redacted]).toEqual([0, []])
-    const saved = { format: 'affidavit-proof', version: 1, request, answer }
-    const file = await save('saved.json', saved)
+    const file = await save('saved.json', kept())
     const proven = await verify(...words, '--answer', file)
     expect([proven.code, proven.report.bundle.verdict]).toEqual([0, 'verified'])
-    const both = await runCommand('verify', ...words, ...(await kept()), '--answer', file)
+    const both = await runCommand('verify', ...words, ...(await givenFiles()), '--answer', file)
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('expected no --request')])
   })
 
-  it('a completed proof is VERIFIED alone, and INVALID with the bundle of another call', async () => {
-    const redacted = redactBundle(whole, { request: true, response: true })
-    const saved = { format: 'affidavit-proof', version: 1, request, answer, bundle: redacted }
-    const words = [...expected, ...configuration]
-    const alone = await verify(await save('completed.json', saved), ...words)
-    expect([alone.code, alone.report.verdict]).toEqual([0, 'verified'])
-    const other = { ...saved, request: { ...request, seed: 7 } }
-    const swapped = await verify(await save('swapped.json', other), ...words)
-    expect([swapped.code, swapped.report.conclusion]).toEqual([
-      1,
-      'INVALID: failed at request given.',
-    ])
-    const twice = ['--answer', await save('again.json', answer)]
-    const reported = await runCommand('verify', await save('completed.json', saved), ...twice)
-    expect([reported.code, reported.stderr]).toEqual([2, expect.stringContaining('answer')])
-  })
-
-  it('a proof without its bundle says how to complete it, and complete does', async () => {
+  it('saved evidence without its anchor says how to complete it, and complete does', async () => {
     const gateway = await startScriptedEndpoint()
-    const saved = { format: 'affidavit-proof', version: 1, request, answer }
-    const file = await save('to-complete.json', saved)
+    const file = await save('to-complete.json', kept())
     const before = await runCommand('verify', file, ...expected, ...configuration)
+    expect(before.code).toBe(3)
     expect(before.stdout).toMatch(/^INCOMPLETE: .*\n(.*\n)*- .*affidavit complete \S+ --url URL\n/)
     const complete = () => runCommand('complete', file, '--url', gateway.origin)
     const redacted = redactBundle(whole, { request: true, response: true })
@@ -101,15 +93,46 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
       no_block: { reason: 'not_mined', transaction: redacted.record.tx_hash },
     }))
     expect(await complete()).toMatchObject({ code: 3, stderr: expect.stringContaining('no block') })
-    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(saved)
+    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(JSON.parse(kept()))
     const source = { gateway: 'https://gateway.example' }
     gateway.setScript(() => ({ ...redacted, source }))
     expect(await complete()).toMatchObject({ code: 0 })
-    expect(JSON.parse(await readFile(file, 'utf8')).bundle.source).toEqual(source)
+    expect(JSON.parse(await readFile(file, 'utf8')).source).toEqual(source)
     expect(await complete()).toMatchObject({ code: 0, stdout: expect.stringContaining('already') })
     const after = await verify(file, ...expected, ...configuration)
     expect([after.code, after.report.bundle.source]).toEqual([0, source])
     await gateway.stop()
     expect(await complete()).toMatchObject({ code: 0 })
+  })
+
+  it('complete, redact and evidence --html take a line of a file, a file, a folder and a saved page', async () => {
+    const gateway = await startScriptedEndpoint()
+    gateway.setScript(() => whole)
+    const folder = join(folderOfTest(), 'proofs')
+    await mkdir(folder)
+    const path = join(folder, 'two.json')
+    await writeFile(path, `${kept()}${writeEvidence(whole)}`)
+    const page = join(folder, 'page.html')
+    await runCommand('evidence', path, '--html', '--output', page)
+    const open = await runCommand('verify', folder, ...expected, ...configuration)
+    expect(open.code).toBe(3)
+    expect(open.stdout.trimEnd().split('\n').slice(-3)).toEqual([
+      expect.stringMatching(/page\.html {2}INCOMPLETE: /),
+      expect.stringMatching(/two\.json {2}INCOMPLETE: /),
+      '2 files: 2 INCOMPLETE',
+    ])
+    expect(await runCommand('complete', folder, '--url', gateway.origin)).toMatchObject({ code: 0 })
+    await gateway.stop()
+    const closed = await runCommand('verify', folder, ...expected, ...configuration)
+    expect([closed.code, closed.stdout.trimEnd().split('\n').at(-1)]).toEqual([
+      0,
+      '2 files: 2 VERIFIED',
+    ])
+    const redacted = await runCommand('redact', folder, '--request')
+    const lines = redacted.stdout.trimEnd().split('\n')
+    expect(lines).toHaveLength(4)
+    for (const line of lines) expect(JSON.parse(line).record).not.toHaveProperty('request')
+    const line = await verify(await save('line.json', lines[0]), ...expected, ...configuration)
+    expect([line.code, line.report.bundle.redacted]).toEqual([3, ['request']])
   })
 })

@@ -336,7 +336,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
 describe('affidavit verify, usage', () => {
   it.each([
     ['standard input named twice', () => ['-', '--request', '-']],
-    ['an answer that is none', () => [file, '--answer', file]],
+    ['an answer that is none', () => [file, '--answer', trust[1] ?? '']],
     ['a configuration that is no boot configuration', () => [file, '--configuration', file]],
     ['an endpoint that is no URL', () => [file, '--rpc', 'chain']],
     ['no confirmations', () => [file, '--confirmations', '0']],

@@ -1,11 +1,15 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
-import { writeSavedProof } from '#attestation/saved-proof.ts'
-import type { AnchoredEvidence } from '#client/anchored.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { writeEvidence } from '#attestation/evidence/create-evidence.ts'
+import { readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { AnchoredEvidence, KeptProof } from '#client/anchored.ts'
 import type { Proof } from '#client/proof.ts'
 import { createSession, type SessionStart } from '#client/session.ts'
 import { openSessionFile } from '#src/cli/proxy/session-file.ts'
+import { buildCalls, EXCHANGES, SESSION_ID } from '../../../attestation/session/build-session.ts'
 import { folderOfTest } from '../../../support/folders.ts'
 
 let folder: string
@@ -15,29 +19,7 @@ beforeEach(() => {
   path = join(folder, 'run.json')
 })
 
-/** The part of a proof that the file keeps. */
-const proofOf = (hash: string, line: string) =>
-  ({ hash, request: {}, answer: {}, unanswered: [], save: () => `${line}\n` }) as unknown as Proof
-
-/** The evidence of a call. A record without `response` is that of an encrypted stream. */
-const anchoredAs = (text: string, record: object = { response: {} }) =>
-  ({ text, bundle: { record } }) as unknown as AnchoredEvidence
-
 const neverAnchored = () => Promise.reject(new Error('expected no call of anchored'))
-
-describe('a session with an answer that its evidence lacks', () => {
-  it('the calls stay beside the bundle, because only they have the answer', async () => {
-    const records = [{ response: {} }, { response_hash: 'ab' }]
-    const file = await openSessionFile(path, {
-      anchored: async () => anchoredAs('{}', records.shift()),
-    })
-    for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
-    file.complete('key', { id: 'ab', unanswered: [] })
-    expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 1 })
-    expect(JSON.parse(readFileSync(path, 'utf8')).calls).toHaveLength(2)
-    expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"a"\n"b"\n')
-  })
-})
 
 /** The files of a session, without its lock. */
 const namesIn = (folder: string) =>
@@ -45,17 +27,31 @@ const namesIn = (folder: string) =>
     .filter((name) => !name.endsWith('.lock'))
     .toSorted()
 
-const ID = 'ab'.repeat(16)
-const HASHES = ['1', '2', '3'].map((digit) => digit.repeat(64))
+const ID = SESSION_ID
+/** Three calls of a session, of which the last says so, with and without their anchors. */
+const ANCHORED = buildCalls({ exchanges: EXCHANGES.slice(0, 3) })
+const KEPT = ANCHORED.map((call) => ({ ...call, transaction: null, block: null }))
+const HASHES = ANCHORED.map(({ record }) => record.hash)
+/** The first call, which says that it is the last. */
+const [LAST_AND_FIRST] = buildCalls({ exchanges: EXCHANGES.slice(0, 1) })
 
-/** The proof of call `n` of a session. */
-function sessionProof(n: number, more: { readonly last?: true } = {}): Proof {
-  const hash = HASHES[n] ?? ''
-  const session = { id: ID, n, previous: HASHES[n - 1] ?? null, ...more }
-  const request = { model: 'demo/echo', messages: [], affidavit: { session } }
-  const answer = { kind: 'whole' as const, answer: { hash } }
-  const save = () => writeSavedProof({ request, answer })
-  return { hash, request, answer, unanswered: [], save } as unknown as Proof
+const proofOf = (evidence: EvidenceBundle | undefined) => {
+  if (evidence === undefined) throw new Error('expected a call')
+  return { evidence, save: () => writeEvidence(evidence) } as Proof
+}
+const sessionProof = (n: number) => proofOf(KEPT[n])
+
+/** The gateway has the anchor of each call. */
+const anchored = async ({ evidence: kept }: KeptProof): Promise<AnchoredEvidence> => {
+  const evidence = ANCHORED.find(({ record }) => record.hash === kept.record.hash) ?? kept
+  return { evidence, save: () => writeEvidence(evidence), report: {} as AnchoredEvidence['report'] }
+}
+
+/** The calls in the file, each with its anchor. */
+function readCalls(): readonly JsonObject[] {
+  const calls = readEvidenceLines(readFileSync(path)) ?? []
+  expect(calls.map((call) => call.block)).not.toContain(null)
+  return calls
 }
 
 /** A session that makes no calls. */
@@ -66,41 +62,40 @@ const createSessionAt = (start: SessionStart | undefined) =>
   })
 
 describe('a session that stops and starts again', () => {
-  it('the calls stay beside a whole bundle until the session has had its last call', async () => {
-    const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
-    const settled = { waiting: 0, unanswered: 0 }
-    const readBundle = () => JSON.parse(readFileSync(path, 'utf8'))
+  it('the calls stay beside a whole file until the session has had its last call', async () => {
+    const open = () => openSessionFile(path, { anchored })
+    const settled = { waiting: 0 }
 
     const first = await open()
     await first.keep(sessionProof(0))
     first.complete('key', { id: ID, unanswered: [] })
     expect(await first.close()).toEqual({ ...settled, isOpen: true })
-    expect(readBundle().calls).toHaveLength(1)
+    expect(readCalls()).toHaveLength(1)
 
     const second = await open()
     expect(second.start).toEqual({ id: ID, n: 1, previous: HASHES[0] })
     expect(await second.close()).toEqual({ ...settled, waiting: 1, isOpen: true })
-    expect(readBundle().calls).toHaveLength(1)
+    expect(readCalls()).toHaveLength(1)
 
     const third = await open()
     await third.keep(sessionProof(1))
-    await third.keep(sessionProof(2, { last: true }))
+    await third.keep(sessionProof(2))
     third.complete('key', { id: ID, unanswered: [] })
     expect(await third.close()).toEqual({ ...settled, isOpen: false })
-    expect(readBundle().calls).toHaveLength(3)
+    expect(readCalls()).toHaveLength(3)
     expect(existsSync(`${path}.calls`)).toBe(false)
     await expect(open()).rejects.toThrow('exists: name a new file for the session')
   })
 
-  it('the bundle of an earlier run stays until the new one has its calls', async () => {
+  it('the file of an earlier run stays until the new one has its calls', async () => {
     let left = 3
-    const anchored = async () => {
+    const orBusy = async (kept: KeptProof) => {
       left -= 1
       if (left < 0) throw new Error('busy')
-      return anchoredAs('{}')
+      return anchored(kept)
     }
-    const open = () => openSessionFile(path, { anchored })
-    const countCalls = () => JSON.parse(readFileSync(path, 'utf8')).calls.length
+    const open = () => openSessionFile(path, { anchored: orBusy })
+    const countCalls = () => readCalls().length
 
     const first = await open()
     for (const n of [0, 1]) await first.keep(sessionProof(n))
@@ -118,7 +113,7 @@ describe('a session that stops and starts again', () => {
 
     left = 3
     const third = await open()
-    await third.keep(sessionProof(2, { last: true }))
+    await third.keep(sessionProof(2))
     third.complete('key', { id: ID, unanswered: [] })
     expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
     expect(countCalls()).toBe(3)
@@ -128,8 +123,8 @@ describe('a session that stops and starts again', () => {
   const NOTARY = `0x${'cd'.repeat(20)}`
   const lostAt = (n: number, times: number) => [{ n, notary: NOTARY, times }]
 
-  it('requests without an answer and the owner outlast a crash, and are in the bundle', async () => {
-    const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
+  it('requests without an answer and the owner outlast a crash, and are in the file', async () => {
+    const open = () => openSessionFile(path, { anchored })
     const owner = 'ef'.repeat(32)
     const first = await open()
     await first.keepLost(ID, { call: '01'.repeat(8), unanswered: lostAt(0, 1) })
@@ -149,16 +144,16 @@ describe('a session that stops and starts again', () => {
     const unanswered = [...lostAt(0, 2), ...lostAt(1, 1)]
     expect(third.owner).toBe(owner)
     expect(third.start).toEqual({ id: ID, n: 1, previous: HASHES[0], unanswered })
-    await third.keep(sessionProof(1, { last: true }))
+    for (const n of [1, 2]) await third.keep(sessionProof(n))
     third.complete('key', createSessionAt(third.start))
     expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
-    expect(JSON.parse(readFileSync(path, 'utf8')).unanswered).toEqual(unanswered)
+    expect(readCalls().map((call) => call.unanswered)).toEqual([undefined, undefined, unanswered])
   })
 
   it.each([
     ['twice', [sessionProof(0), sessionProof(0)]],
     ['after a missing one', [sessionProof(0), sessionProof(2)]],
-    ['after the last', [sessionProof(0, { last: true }), sessionProof(1)]],
+    ['after the last', [proofOf(LAST_AND_FIRST), sessionProof(1)]],
   ])('a line with a call %s stops the proxy', async (_, proofs) => {
     writeFileSync(`${path}.calls`, proofs.map((proof) => proof.save()).join(''))
     const opening = openSessionFile(path, { anchored: neverAnchored })
@@ -175,7 +170,11 @@ describe('a session that stops and starts again', () => {
     ['with a short call', lostLine({ call: '01' }), '16 lower-case hex digits'],
     ['with no requests', lostLine({ call, unanswered: [] }), 'an array of 1 to 10000 entries'],
     ['of no request', lostLine({ call, unanswered: lostAt(0, 0) }), 'a count from 1'],
-    ['of another version', lostLine({ call, version: 2 }), 'expected format affidavit-proof'],
+    [
+      'of another version',
+      lostLine({ call, version: 2 }),
+      'expected format to be affidavit-evidence',
+    ],
     [
       'with an owner that is no digest',
       JSON.stringify({ format: 'affidavit-session-owner', version: 1, id: ID, owner: 'afd_key' }),
@@ -190,7 +189,7 @@ describe('a session that stops and starts again', () => {
   })
 
   it('a proxy waits until another one has finished with the file', async () => {
-    const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
+    const open = () => openSessionFile(path, { anchored })
     const first = await open()
     await first.keep(sessionProof(0))
     const order: string[] = []
@@ -219,7 +218,7 @@ describe('a session that stops and starts again', () => {
 
   it('a session without calls leaves no file', async () => {
     const file = await openSessionFile(path, { anchored: neverAnchored })
-    expect(await file.close()).toEqual({ waiting: 0, unanswered: 0, isOpen: false })
+    expect(await file.close()).toEqual({ waiting: 0, isOpen: false })
     expect(namesIn(folder)).toEqual([])
   })
 })

@@ -10,6 +10,7 @@ import type { ProviderEvidenceStore } from '#src/providers/provider-evidence-sto
 import { createEvidence, PUBLIC_WAITS_MAX } from '#src/verified/records/evidence.ts'
 import type { RecordScope, StoredRecord } from '#src/verified/records/records-store.ts'
 import { NOTARY } from '../../../attestation/build-record.ts'
+import { providerPart } from '../../../attestation/evidence/build-attested.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 import { recordLog } from '../../../support/chain.ts'
 
@@ -68,7 +69,7 @@ function evidenceOf(
   const scopes: RecordScope[] = []
   const stored: AnchorEvidence = {
     txHash: record.tx_hash,
-    raw: transaction,
+    raw: transaction ?? '',
     bootConfiguration: JSON.stringify(BOOT_CONFIGURATION),
     chainId: CHAIN_ID,
     block: PLACE,
@@ -144,7 +145,7 @@ it('a bundle has the evidence of its provider that states its key, of the time o
   const { read } = evidenceOf({ proof: PROOF }, { providers: { findFor } })
   expect(await read()).toEqual({
     ...WHOLE,
-    provider_evidence: Buffer.from('newest').toString('base64'),
+    provider_evidence: providerPart(Buffer.from('newest')),
   })
   const { provider, finished_at: atMs } = record.receipt
   expect(asked).toEqual([{ origin: provider.origin, spkiSha256: provider.tls?.spki_sha256, atMs }])

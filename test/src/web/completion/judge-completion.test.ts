@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { type Json, type JsonObject, memberAt } from '#attestation/json/value.ts'
-import { SAVED_PROOF_FORMAT } from '#attestation/saved-proof.ts'
 import { type Job, NO_POLICY } from '#src/web/verify/job.ts'
 import { VECTORS } from '../../../conformance/manifest.ts'
 
@@ -40,10 +39,6 @@ describe('the evidence of a completion', () => {
     ['a bundle of another hash', bundle],
     ['a page of records', { record: { hash: OTHER }, completions: [record] }],
     ['a record', { ...record, record: { hash: OTHER } }],
-    [
-      'a saved proof',
-      { format: SAVED_PROOF_FORMAT, request: {}, response: {}, bundle, record: { hash: OTHER } },
-    ],
   ])('the evidence of another completion is not shown as this one: %s', async (_, given) => {
     const judgement = await judge(given, OTHER)
     expect(memberAt(judgement, 'outcome', 'judged')).toBeUndefined()
