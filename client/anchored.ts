@@ -52,9 +52,9 @@ export type AnchoredEvidence = {
    */
   save(): string
   /**
-   * The result, with every check: `verified` with `rpc`, otherwise `consistent`. For an encrypted
-   * stream without requested usage, the result is always `consistent`, because the signed usage is
-   * missing. The stream hash still covers the chunks.
+   * The result, with every check. Without `rpc`, `block on chain` is not checked, and not needed
+   * for `verified`. For an encrypted stream without requested usage, the result is `incomplete` at
+   * best, because the signed usage is missing. The stream hash still covers the chunks.
    */
   readonly report: BundleReport
 }
