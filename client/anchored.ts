@@ -43,7 +43,10 @@ export type AnchoredEvidence = {
    * answer. It can be verified without the gateway.
    */
   save(): string
-  /** The result, with every check. `rpc` adds the check that the chain has the block. */
+  /**
+   * The result, with every check. Without `rpc`, `block on chain` is not checked, and not needed
+   * for `verified`.
+   */
   readonly report: BundleReport
 }
 

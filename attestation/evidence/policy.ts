@@ -39,7 +39,7 @@ export type BundlePolicy = {
   readonly configurations?: readonly Uint8Array[]
   /**
    * Outcomes that are accepted in addition to `complete`: answers that their caller, a gateway or
-   * their provider cut. With any other outcome, the bundle is `consistent` at best. Default: [].
+   * their provider cut. With any other outcome, the bundle is `incomplete` at best. Default: [].
    */
   readonly outcomes?: readonly Receipt['outcome'][]
   /**

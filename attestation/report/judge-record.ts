@@ -67,7 +67,7 @@ export type SubjectReport = {
 
 type SubjectCheck = Check<string>
 
-/** Why a record is only consistent although no check failed. */
+/** Why a record is only `incomplete` although no check failed. */
 export type Doubt =
   /** An answer without a log: provider, outcome and times in its receipt are not proved. */
   | { readonly kind: 'not in log' }

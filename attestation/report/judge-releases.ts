@@ -21,7 +21,7 @@ type SignerFacts = {
 
 export type ReleaseJudgement = {
   readonly signers: readonly SignerFacts[]
-  /** `consistent`: all signatures are valid, but the reader has no trusted keys. */
+  /** `incomplete`: all signatures are valid, but the reader has no trusted keys. */
   readonly verdict: Judgement<string>['verdict']
   /** Why the file is invalid. Null if it is valid. */
   readonly fault: 'signature' | 'too few signers' | null

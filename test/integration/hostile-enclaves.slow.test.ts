@@ -159,9 +159,9 @@ describe.each([false, true])('a gateway with two enclaves, calls encrypted: %s',
     },
   )
 
-  it.runIf(!encrypt)(
-    'an answer of the other enclave to a call that names it in place of the first is refused',
-    async () => {
+  // A gateway cannot rewrite an encrypted call.
+  if (!encrypt)
+    it('an answer of the other enclave to a call that names it in place of the first is refused', async () => {
       hostile.set(
         saying(async (passing) => {
           const other = await otherThan(passing.headers[NOTARY_HEADER])
@@ -171,8 +171,7 @@ describe.each([false, true])('a gateway with two enclaves, calls encrypted: %s',
         }),
       )
       expect(await call(client, 'chat')).toEqual({ refused: 'wrong_request' })
-    },
-  )
+    })
 
   it('an enclave that restarted and counts from 1 refuses a call that names the earlier one', async () => {
     const before = await notariesNow()

@@ -116,7 +116,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls of other APIs in a browser'),
       await page.context().close()
 
       const shown = await openPage(`${service.url}/c/${hash}`)
-      await shown.page.locator('summary', { hasText: 'Your policy' }).click()
+      await shown.page.getByText('Your policy: code').click()
       await shown.page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
       await shown.page.getByRole('button', { name: 'Check by this' }).click()
       await shown.page.locator('[data-verdict=incomplete]').waitFor()

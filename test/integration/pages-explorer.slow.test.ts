@@ -98,7 +98,7 @@ async function expectText(page: Page): Promise<void> {
 
 /** Makes the page trust the root of the service's development enclave. */
 async function nameRoot(page: Page): Promise<void> {
-  const panel = page.locator('summary', { hasText: 'Your policy' })
+  const panel = page.getByText('Your policy: code')
   await panel.click()
   await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
   await page.getByRole('button', { name: 'Check by this' }).click()

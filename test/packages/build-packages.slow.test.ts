@@ -178,7 +178,7 @@ describe.each(names)('the package %s', (name) => {
 })
 
 const MAY_BE_IN =
-  /^package\/(package\.json|README\.md|LICENSE|NOTICE|expect\.schema\.json|verify\.html|THIRD-PARTY-LICENSES\.txt|(bin|lib)\/[\w-]+\.js(\.map)?|types\/(attestation|client)\/[\w/-]+\.d\.ts)$/
+  /^package\/(package\.json|README\.md|LICENSE|NOTICE|policy\.schema\.json|verify\.html|THIRD-PARTY-LICENSES\.txt|(bin|lib)\/[\w-]+\.js(\.map)?|types\/(attestation|client)\/[\w/-]+\.d\.ts)$/
 
 it('the sums in SHA256SUMS hold', () => {
   expect(

@@ -35,7 +35,7 @@ export function ProviderChain({
       {evidence !== null && !evidence.isAccepted && (
         <p>
           This is what the provider’s evidence says. It was not judged under a policy, so any code
-          could have made it. Give a policy under “Your policy”, “Provider”.
+          could have made it. Give a policy under “Your policy”, “Providers”.
         </p>
       )}
       <ol

@@ -2,12 +2,21 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Command, Option } from 'commander'
 import { describe, expect, it } from 'vitest'
+import { createCommandLine } from '#src/cli/command-line.ts'
+import { checkerCommands } from '#src/cli/commands/checker.ts'
+import { registerCompletions } from '#src/cli/commands/completions.ts'
 import { EXAMPLES } from '#src/cli/examples.ts'
 import { createProgram } from '#src/cli/program.ts'
 import { listSettings } from '../../house/settings-page.ts'
 import { runCommand } from '../../support/run-command.ts'
 
-const README = join(import.meta.dirname, '../../../src/cli/README.md')
+const ROOT = join(import.meta.dirname, '../../..')
+
+/** The commands of the package `affidavit`. */
+const CHECKER = {
+  ...checkerCommands(() => Promise.reject(new Error('expected no page'))),
+  'This program:': [registerCompletions],
+}
 
 /** `verify`, `keys create`, `keys list`, …, each once. */
 function namesBelow(command: Command): readonly string[] {
@@ -147,12 +156,19 @@ describe('the commands', () => {
     expect(one.stdout).toMatch(/\nExamples:\n( {2}affidavit verify .*\n)+$/)
   })
 
-  it('the commands are those of the README, each with a line that tells what it does', async () => {
-    const program = createProgram()
-    expect([...namesBelow(program)].sort()).toEqual(
-      [...namesOf(await readFile(README, 'utf8'))].sort(),
-    )
-    const reported = program.commands.flatMap((one) => [one, ...one.commands])
+  it.each([
+    ['src/cli', createProgram()],
+    [
+      'packages/affidavit',
+      createCommandLine({ name: 'affidavit', description: '', commands: CHECKER }),
+    ],
+  ])('the commands of the README of %s are those of its program', async (room, program) => {
+    const readme = await readFile(join(ROOT, room, 'README.md'), 'utf8')
+    expect([...namesOf(readme)].sort()).toEqual([...namesBelow(program)].sort())
+  })
+
+  it('each command has a line that tells what it does', () => {
+    const reported = createProgram().commands.flatMap((one) => [one, ...one.commands])
     for (const command of reported)
       expect([command.name(), command.description()]).toEqual([
         command.name(),
