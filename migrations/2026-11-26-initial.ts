@@ -8,9 +8,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * made_by has no foreign key, because a key that made other keys is never deleted. erased_through:
- * content of completions that finished up to this time is erased, even if it is stored later. Each
- * row in erasures is one erasure, of any number of records.
+ * created_by has no foreign key, because a key that created other keys is never deleted.
+ * erased_through: content of completions that finished up to this time is erased, even if it is
+ * stored later. Each row in erasures is one erasure, of any number of records.
  */
 const ACCOUNTS = `
   create table erasures (
@@ -45,10 +45,10 @@ const ACCOUNTS = `
     expires_at bigint,
     last_used_at bigint,
     position bigint generated always as identity,
-    made_by text
+    created_by text
   );
   create index api_keys_account on api_keys (account_id);
-  create index api_keys_made_by on api_keys (made_by) where made_by is not null;
+  create index api_keys_created_by on api_keys (created_by) where created_by is not null;
   create table content_keys (
     id text primary key check (id ~ '^[0-9a-f]{16}$'),
     first_used_at bigint not null,

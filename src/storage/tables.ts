@@ -99,7 +99,7 @@ type ApiKeyRow = {
   readonly expires_at: Generated<number | null>
   readonly last_used_at: Generated<number | null>
   /** Id of the key that made this key. Null: the operator made it. */
-  readonly made_by: Generated<string | null>
+  readonly created_by: Generated<string | null>
   /** Order in which keys were made. */
   readonly position: GeneratedAlways<number>
 }

@@ -61,7 +61,7 @@ it('the runbook for API keys is followed for a key in use and for a leaked key t
   const variables = { ...machine.walking.variables, OLD: old.id, LEAKED: leaked.id }
   await walkPage('rotate-api-keys', { ...machine.walking, variables }, async (walk) => {
     await walk.section('Before you begin')
-    await walk.section('Make the new key')
+    await walk.section('Create the new key')
     const fresh = (await readFile(join(walk.folder, 'new.key'), 'utf8')).trim()
     await walk.section('Hand it over')
     // Two minutes go by in which the holder uses the new key alone.
@@ -206,7 +206,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
     { ...machine.walking, variables: { ...machine.walking.variables, HOME_ACCOUNT } },
     async (walk) => {
       await walk.section('Before you begin')
-      const made = walk.section('Make the new account')
+      const made = walk.section('Create the new account')
       const file = join(machine.etc, 'relayer.key.new')
       const readKey = async () => (await readFile(file, 'utf8').catch(() => '')).trim()
       await until('there is a whole key', async () => /^0x[0-9a-f]{64}$/.test(await readKey()))

@@ -39,7 +39,7 @@ export function AnchorsPart() {
         later.
       </p>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
-      {value === null && fault === null && <Busy what="Asking for waiting anchors…" />}
+      {value === null && fault === null && <Busy what="Asking for pending anchors…" />}
       <div class="waiting">{value !== null && <Waiting {...value.status} />}</div>
       <h2>Relayers</h2>
       <Table

@@ -214,10 +214,10 @@ function StartNode({ onMade }: { readonly onMade: () => void }) {
           />
         </div>
         <button type="submit" class="primary" disabled={action.isActing}>
-          Make the node
+          Create the node
         </button>
       </form>
-      <ActionState action={action} what="Making the node…" />
+      <ActionState action={action} what="Creating the node…" />
       <div role="status">
         {nodeId !== null && (
           <p>

@@ -231,7 +231,7 @@ function Summary({
       state="ready"
       text={
         state.isChainFailing
-          ? 'Answers with evidence are served. Their anchors wait until the chain can be reached.'
+          ? 'Answers with evidence are served. Their anchors stay pending until the chain can be reached.'
           : 'Answers with evidence are served.'
       }
     />
