@@ -586,7 +586,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
       const response = await route.fetch()
       const status = await response.json()
       Object.assign(status.commits, { state: 'refusing', waiting_calls: 7, fault: HOSTILE })
-      Object.assign(status.anchors, { state: 'failing', chain: 'failing', waiting: 3 })
+      Object.assign(status.anchors, { state: 'failing', chain: 'failing', pending: 3 })
       await route.fulfill({ response, json: status })
     })
     await page.getByText('refusing').waitFor()

@@ -148,7 +148,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
         error: { message: 'Not ready: database', code: 'not_ready' },
         status: 'failing',
         failing: ['database'],
-        chain: { status: 'failing', anchors_waiting: 1_234 },
+        chain: { status: 'failing', anchors_pending: 1_234 },
       },
       503,
     )

@@ -199,7 +199,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
 
   await machine.callChain('evm_setAutomine', [false])
   records.push(await machine.complete(), await machine.complete(), await machine.complete())
-  await until('some wait', async () => Number((await relayerAt(old))?.waiting) > 0)
+  await until('some wait', async () => Number((await relayerAt(old))?.pending) > 0)
 
   await walkPage(
     'rotate-the-relayer',
@@ -216,7 +216,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       await made
       await walk.section('Change over')
       expect(await relayerAt(old)).toMatchObject({ current: false })
-      expect(Number((await relayerAt(old))?.waiting)).toBeGreaterThan(0)
+      expect(Number((await relayerAt(old))?.pending)).toBeGreaterThan(0)
       records.push(await machine.complete(), await machine.complete())
 
       // The pool forgets what it was sent. No gateway has the old key, but all is mined even so.
@@ -224,7 +224,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       const home = walk.section('Wait, and bring the rest home')
       const [, reported] = await Promise.all([mineLate(() => relayerAt(old)), home])
       expect(reported.at(-1)?.output).toMatch(
-        /anchors of this account not confirmed, \d+ of these in no block/,
+        /anchors of this account not confirmed, \d+ of these pending/,
       )
       expect(await balanceOf(HOME_ACCOUNT)).toBeGreaterThan(9_000n * 10n ** 18n)
       expect(await balanceOf(old)).toBeLessThan(10n ** 16n)

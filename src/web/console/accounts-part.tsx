@@ -71,7 +71,7 @@ function columnsOf({
       cell: ({ name }) => <OutsideText text={name} isOneLine={true} shownMax={100} />,
     },
     { title: 'Id', cell: ({ id }) => <Hex value={id} digits={8} /> },
-    { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
+    { title: 'Created', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
     { title: 'State', cell: (account) => <AccountState {...account} /> },
     { title: 'Tier', cell: (account) => <TierForm account={account} onSet={onSet} /> },
     {

@@ -97,7 +97,7 @@ function columnsOf({
       cell: ({ last_used_at: at }) =>
         at === null ? <span class="faint">never</span> : <ShortTime seconds={at} />,
     },
-    { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
+    { title: 'Created', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
     {
       title: 'Actions',
       kind: 'actions',
@@ -154,9 +154,9 @@ function KeyState({ of: key, nowSeconds }: { readonly of: Key; readonly nowSecon
   )
 }
 
-function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
+function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'expired' {
   if (key.revoked_at !== null) return 'revoked'
-  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
+  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'expired' : 'active'
 }
 
 /** Active keys come first, then newer keys. */

@@ -221,7 +221,7 @@ function StartNode({ onMade }: { readonly onMade: () => void }) {
       <div role="status">
         {nodeId !== null && (
           <p>
-            <State tone="good">Made</State> <span class="hex">{nodeId}</span>. Run this on the
+            <State tone="good">Created</State> <span class="hex">{nodeId}</span>. Run this on the
             machine that has the models:
           </p>
         )}

@@ -169,10 +169,15 @@ const OTHERS: Readonly<Record<string, string>> = {
     ].map((name) => [name, 'works on files alone; a gateway notes the list that it reads']),
   ),
   ...Object.fromEntries(
-    ['node run', 'node create', 'node benchmark', 'proxy', 'complete', 'expect'].map((name) => [
-      name,
-      'is a customer’s',
-    ]),
+    [
+      'node run',
+      'node create',
+      'node benchmark',
+      'proxy',
+      'complete',
+      'policy make',
+      'policy show',
+    ].map((name) => [name, 'is a customer’s']),
   ),
   'contract deploy': 'works on the chain alone, which keeps it',
   'relayer key': 'makes a file',
