@@ -153,7 +153,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
       503,
     )
     await page.getByText('No answers with evidence now: the database does not answer.').waitFor()
-    expect(await page.locator('.figures').textContent()).toContain('1,234 waiting')
+    expect(await page.locator('.figures').textContent()).toContain('1,234 pending')
     expect(await findBarriers(page)).toEqual([])
     await page.context().close()
   })
