@@ -235,7 +235,7 @@ function checkCredential({ dialect, request, withheld }: RecordSubject, receipt:
 /** Compares the receipt with the dialect of the answer and the headers of the request. */
 function checkDialect({ dialect, call, withheld }: RecordSubject, receipt: Receipt): void {
   if (receipt.dialect !== dialect.name)
-    throw new ProofError('wrong_dialect', `expected the receipt's dialect to be ${dialect.name}`)
+    throw new ProofError('wrong_dialect', `expected the receipt to name the API ${dialect.name}`)
   if (withheld.request !== undefined) return
   const headers = statedHeaders(need(call).headers)
   if (canonicalizeJson(headers) !== canonicalizeJson(receipt.headers))

@@ -47,7 +47,7 @@ export function verifyEventStream(
   options: RecordOptions & { readonly request: Json },
 ): RecordReport {
   const dialect = dialectOfRequest(options.request)
-  if (dialect === 'chat') throw invalidStream('expected a request with dialect, headers and body')
+  if (dialect === 'chat') throw invalidStream('expected a request of Responses or Messages')
   readKeptStream(dialect, events)
   return verifyRecord(null, { ...options, events })
 }

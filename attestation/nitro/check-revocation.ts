@@ -69,7 +69,7 @@ export function checkRevocationLists(
       )
     const { where, serial, notAfterMs } = issued
     const [endMs, end] =
-      mode === 'current' ? [atMs, 'the time'] : [notAfterMs, 'the certificate ended']
+      mode === 'current' ? [atMs, 'the time'] : [notAfterMs, 'the certificate expired']
     if (list.thisUpdateMs > endMs)
       throw new AttestationError(
         'revocation_list_not_yet_valid',

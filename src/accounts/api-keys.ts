@@ -49,7 +49,7 @@ type KeyRequest = {
   /** Unix seconds. Default: null (never). */
   readonly expiresAt?: number | null
   /** Public id of the key that makes this key. Default: null (the operator). */
-  readonly madeBy?: string | null
+  readonly createdBy?: string | null
 }
 
 /** `text` is the key itself, which is not shown again. */
@@ -67,7 +67,7 @@ export type ApiKeys = {
   authenticate(text: string): Promise<KeyHolder | null>
   /** Makes the account first if no account has this name. */
   create(
-    key: Omit<KeyRequest, 'madeBy'> & { readonly accountName: string },
+    key: Omit<KeyRequest, 'createdBy'> & { readonly accountName: string },
   ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
    * `too_many`: the account has KEYS_PER_ACCOUNT_MAX keys. Concurrent calls can exceed this limit
@@ -118,11 +118,11 @@ export function createApiKeys(options: {
 
   async function make(
     account: Account,
-    { name, scopes = DEFAULT_SCOPES, expiresAt = null, madeBy = null }: KeyRequest,
+    { name, scopes = DEFAULT_SCOPES, expiresAt = null, createdBy = null }: KeyRequest,
   ): Promise<NewApiKey | 'maker_revoked'> {
     const id = encodeBase32(random(PUBLIC_ID_BYTES))
     const text = `afd_${id}_${Buffer.from(random(SECRET_BYTES)).toString('base64url')}`
-    const terms = { scopes, expiresAt, madeBy }
+    const terms = { scopes, expiresAt, createdBy }
     const key = { id, accountId: account.id, name, createdAt: unixSeconds(), ...terms }
     if (!(await keys.addKey({ ...key, secretHash: digestOf(text) }))) return 'maker_revoked'
     const facts = { accountName: account.name, revokedAt: null, lastUsedAt: null }
@@ -157,7 +157,7 @@ export function createApiKeys(options: {
     },
     async create({ accountName, ...key }) {
       const account = await openAccount(accountName)
-      const made = await make(account, { ...key, madeBy: null })
+      const made = await make(account, { ...key, createdBy: null })
       if (typeof made === 'string') throw new TypeError('expected a key of the operator')
       return { ...made, isAccountNew: account.isNew }
     },

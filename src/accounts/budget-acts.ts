@@ -31,8 +31,8 @@ const budgetSet = actDone.schema.extend({
   unbounded_keys: z
     .array(z.string())
     .describe(
-      'Ids of the valid keys that the key made, and that these keys made: the budget does not ' +
-        'bound them. Empty for the budget of an account',
+      'Ids of the valid keys that the key created, and that these keys created: the budget does ' +
+        'not bound them. Empty for the budget of an account',
     ),
 })
 

@@ -11,11 +11,11 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 /** These acts apply to keys of any account, with any scopes. */
 export const keyActs = {
-  /** Makes the account if no account has this name. The secret is not shown again. */
+  /** Creates the account if no account has this name. The secret is not shown again. */
   create: defineAct({
     method: 'POST',
     path: '/v1/admin/keys',
-    summary: 'Make a key',
+    summary: 'Create a key',
     scope: 'operator',
     body: {
       schema: z.object({

@@ -65,7 +65,10 @@ export const managedKey = z.strictObject({
   account_name: z.string(),
   name: z.string(),
   scopes: z.array(z.enum(SCOPES)),
-  made_by: z.string().nullable().describe('Id of the key that made it; null for the operator'),
+  created_by: z
+    .string()
+    .nullable()
+    .describe('Id of the key that created it; null for the operator'),
   created_at: unixSeconds,
   expires_at: unixSeconds.nullable(),
   revoked_at: unixSeconds.nullable(),
@@ -144,11 +147,11 @@ export function keyRoutes(over: Keys): readonly Route[] {
       scope: 'keys',
       method: 'POST',
       path: '/v1/dashboard/keys',
-      summary: 'Make an API key',
+      summary: 'Create an API key',
       description:
         `Without \`scopes\`, the key has ${MADE_SCOPES.map((scope) => `\`${scope}\``).join(' and ')}. ` +
         'Without `expires_at`, it does not expire. The calling key gives no more scopes and no ' +
-        'longer life than it has; with the scope `admin`, it gives any. A key with a budget makes ' +
+        'longer life than it has; with the scope `admin`, it gives any. A key with a budget creates ' +
         'no keys.',
       body: {
         name: 'CreateKeyRequest',
@@ -168,8 +171,8 @@ export function keyRoutes(over: Keys): readonly Route[] {
       summary: 'Revoke an API key',
       description:
         'To revoke another key than itself, a key needs the scope `keys`. ' +
-        'The keys that this key made for its account are revoked too, and so are the keys that ' +
-        'these made. Of these, the calling key stays valid, with the keys that it made.',
+        'The keys that this key created for its account are revoked too, and so are the keys ' +
+        'that these created. Of these, the calling key stays valid, with the keys that it created.',
       params: z.object({ id: z.string() }),
       reply: { name: 'Key', schema: managedKey },
       errors: ['not_found', 'insufficient_scope'],
@@ -207,14 +210,14 @@ async function make(
   const whose = isAdmin(caller) ? (accountId ?? caller.accountId) : ownAccount(caller, accountId)
   if (!isAdmin(caller)) checkGrant(caller, request)
   if ((await budgets.list({ accountId: caller.accountId, keyId: caller.keyId })).length > 0)
-    throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
+    throw new ApiError('insufficient_scope', 'A key with a budget cannot create keys')
   if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
     throw unfitFor('body', 'expires_at', 'Input should be in the future')
   // The fixed key of a development gateway is not in the database, so its id is not stored.
-  const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
+  const createdBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,
-    (inside) => keysIn(inside).createFor(whose, { ...request, madeBy }),
+    (inside) => keysIn(inside).createFor(whose, { ...request, createdBy }),
     (outcome) => (typeof outcome === 'string' ? [] : [creationOf(outcome.key)]),
   )
   if (made === 'unknown_account')
@@ -268,7 +271,7 @@ function checkGrant(
   caller: Caller,
   { scopes, expiresAt }: Pick<z.output<typeof createKey>, 'scopes' | 'expiresAt'>,
 ): void {
-  checkScopes(caller, scopes, 'A key cannot make a key with more scopes')
+  checkScopes(caller, scopes, 'A key cannot create a key with more scopes')
   if (caller.expiresAt !== null && (expiresAt === null || expiresAt > caller.expiresAt))
     throw unfitFor('body', 'expires_at', 'Input should not be after the expiry of the calling key')
 }
@@ -286,7 +289,7 @@ export function describeKey(key: ApiKeyFacts): ManagedKey {
     account_name: key.accountName,
     name: key.name,
     scopes: [...key.scopes],
-    made_by: key.madeBy,
+    created_by: key.createdBy,
     created_at: key.createdAt,
     expires_at: key.expiresAt,
     revoked_at: key.revokedAt,

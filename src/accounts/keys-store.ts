@@ -26,7 +26,7 @@ export type StoredKey = {
   readonly name: string
   readonly createdAt: number
   /** Public id of the key that made this key. Null if the operator made it. */
-  readonly madeBy: string | null
+  readonly createdBy: string | null
   readonly revokedAt: number | null
   readonly scopes: readonly Scope[]
   /** Null if the key never expires. */
@@ -191,16 +191,16 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // Locks the row of the key that makes the new key. Thus a statement that revokes the maker
-      // also finds the new key.
+      // Locks the row of the key that creates the new key. Thus a statement that revokes the
+      // creator also finds the new key.
       const { rows } = await sql`
-        with maker as (
-          select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
+        with creator as (
+          select from api_keys where id = ${key.createdBy}::text and revoked_at is null for share
         )
         insert into api_keys (id, account_id, secret_hash, name, created_at, scopes, expires_at, made_by)
         select ${key.id}::text, ${key.accountId}::uuid, ${key.secretHash}::bytea, ${key.name}::text,
-          ${key.createdAt}::bigint, ${key.scopes}::text[], ${key.expiresAt}::bigint, ${key.madeBy}::text
-        where ${key.madeBy === null}::boolean or exists (select from maker)
+          ${key.createdAt}::bigint, ${key.scopes}::text[], ${key.expiresAt}::bigint, ${key.createdBy}::text
+        where ${key.createdBy === null}::boolean or exists (select from creator)
         returning id`.execute(queries)
       return rows.length > 0
     },
@@ -281,9 +281,9 @@ export function keyFamily(
       select id, account_id from api_keys
       where id = ${id}::text and (${accountId}::uuid is null or account_id = ${accountId}::uuid)
       union
-      select made.id, made.account_id from api_keys made join family
-        on made.made_by = family.id and made.account_id = family.account_id
-      where made.id is distinct from ${kept}::text
+      select child.id, child.account_id from api_keys child join family
+        on child.made_by = family.id and child.account_id = family.account_id
+      where child.id is distinct from ${kept}::text
     )`
 }
 
@@ -313,7 +313,7 @@ function toKey(row: KeyRow): StoredKey {
     secretHash: row.secret_hash,
     name: row.name,
     createdAt: row.created_at,
-    madeBy: row.made_by,
+    createdBy: row.made_by,
     // A key that was made while its account was being deleted counts as revoked.
     revokedAt: row.revoked_at ?? row.account_deleted_at,
     scopes: row.scopes.filter(isScope),

@@ -46,7 +46,7 @@ export type BroadcasterStatus = {
   readonly isChainFailing: boolean
   /** The newest block when a round last reached the chain. Null before the first such round. */
   readonly blockNumber: number | null
-  readonly waitingCount: number
+  readonly pendingCount: number
   /** This count and takenCount begin at the start of this process. */
   readonly revertedCount: number
   readonly takenCount: number
@@ -149,7 +149,7 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
       fault,
       isChainFailing: !loop.isRunning() || (fault !== null && !isOfStore(fault)),
       blockNumber: last?.view.blockNumber ?? null,
-      waitingCount: waitingCount(last),
+      pendingCount: pendingCount(last),
       revertedCount: rounds.revertedCount,
       takenCount: rounds.takenCount,
     }),
@@ -179,7 +179,7 @@ function phaseOf(state: {
   return state.last?.isSettled === true ? 'idle' : 'working'
 }
 
-function waitingCount(last: RoundResult | null): number {
+function pendingCount(last: RoundResult | null): number {
   if (last === null || last.highestNonce === null) return 0
   return Math.max(0, last.highestNonce + 1 - last.view.nonce)
 }

@@ -12,9 +12,9 @@ const relayerDescription = z.object({
   current: z.boolean(),
   /** The next nonce in the database. Null before the account's first anchor. */
   next_nonce: z.int().nullable(),
-  /** Number of anchors in no block. */
-  waiting: z.int(),
-  /** Number of anchors without enough confirmations. Waiting anchors count too. */
+  /** Number of pending anchors. */
+  pending: z.int(),
+  /** Number of anchors without enough confirmations. Pending anchors count too. */
   unconfirmed: z.int(),
   /** When the oldest unconfirmed anchor was made, Unix seconds. Null without such an anchor. */
   oldest_at: z.int().nullable(),
@@ -70,7 +70,7 @@ export async function listRelayers({
         address,
         current: address === current,
         next_nonce: nextOf.get(address) ?? null,
-        waiting: backlog?.waiting ?? 0,
+        pending: backlog?.pending ?? 0,
         unconfirmed: backlog?.unconfirmed ?? 0,
         oldest_at: backlog?.oldestAt ?? null,
         ...(await askChain(rpc, address)),

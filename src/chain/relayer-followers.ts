@@ -167,7 +167,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
         fault: status.fault ?? followed.find(({ fault }) => fault !== null)?.fault ?? null,
         isChainFailing:
           status.isChainFailing || followed.some(({ isChainFailing }) => isChainFailing),
-        waitingCount: status.waitingCount + sum(elsewhere.map(({ waiting }) => waiting)),
+        pendingCount: status.pendingCount + sum(elsewhere.map(({ pending }) => pending)),
         revertedCount:
           status.revertedCount + sum(followed.map(({ revertedCount }) => revertedCount)),
         takenCount: status.takenCount + sum(followed.map(({ takenCount }) => takenCount)),

@@ -7,9 +7,9 @@ import type { RawAnchorTransaction } from './sign-anchor.ts'
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
-  /** Number of anchors in no block. Taken anchors count until they are replaced. */
-  readonly waiting: number
-  /** Number of anchors without enough confirmations. Waiting anchors count too. */
+  /** Number of pending anchors. Taken anchors count until they are replaced. */
+  readonly pending: number
+  /** Number of anchors without enough confirmations. Pending anchors count too. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number
@@ -56,7 +56,7 @@ export function createRelayersStore(
       // A join with logs would be slow in an embedded database, which has no statistics: the
       // planner would start at logs and read every anchor.
       const { rows } = await sql<BacklogRow>`
-        select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
+        select relayer, count(*) filter (where state <> 'mined') as pending, count(*) as unconfirmed,
           min(created_at) as oldest_at
         from (
           select relayer, state, created_at, log_id from anchors where state in ('pending', 'mined')
@@ -68,7 +68,7 @@ export function createRelayersStore(
         group by relayer order by relayer`.execute(queries)
       return rows.map((row) => ({
         relayer: row.relayer,
-        waiting: Number(row.waiting),
+        pending: Number(row.pending),
         unconfirmed: Number(row.unconfirmed),
         oldestAt: Number(row.oldest_at),
       }))
@@ -92,7 +92,7 @@ export function createRelayersStore(
 
 type BacklogRow = {
   readonly relayer: string
-  readonly waiting: number
+  readonly pending: number
   readonly unconfirmed: number
   readonly oldest_at: number
 }

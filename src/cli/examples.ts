@@ -38,7 +38,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   provider: {
     'https://gateway.example --policy policy.json': 'the evidence that a gateway collected',
     'evidence.json --policy policy.json': 'the evidence in a bundle, at the time of its receipt',
-    'provider-evidence.json': 'what it holds, without a judgement',
+    'provider-evidence.json': 'what it holds, under no policy',
   },
   verifier: {
     '': 'to compare with what a saved page names',
@@ -51,7 +51,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
       'send calls only to this provider in a TEE',
   },
   measure: { 'enclave.eif': 'print PCR0, PCR1 and PCR2' },
-  'release key': { 'release.key.pem': 'make a key, and print its public half' },
+  'release key': { 'release.key.pem': 'create a key, and print its public half' },
   'release sign': { 'measurements.json --key release.key.pem': 'sign what a build measured' },
   'release show': { 'releases.json --release-key 3b6a27bc…': 'what a list accepts now' },
   'release list add': {
@@ -73,7 +73,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   },
   'keys list': { '': 'every key, without its secret' },
   'keys set-budget': { 'ID requests day 1000': 'at most 1000 requests a day (UTC)' },
-  'keys revoke': { ID: 'the key ends at once' },
+  'keys revoke': { ID: 'the key is invalid at once' },
   'accounts create': { 'acme --tier large': 'an account with the limits of a tier' },
   'accounts list': { '': '' },
   'accounts disable': { acme: 'its keys no longer work' },
@@ -83,7 +83,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   'accounts set-tier': { 'acme large': '' },
   'accounts set-retention': { 'acme 30': 'erase questions and answers after 30 days' },
   budgets: { '--account acme': 'what is used and left' },
-  'admin-log': { '--since 2027-01-01 --kind key.create': 'who made keys', '--check': '' },
+  'admin-log': { '--since 2027-01-01 --kind key.create': 'who created keys', '--check': '' },
   usage: { '--from 2027-01-01 --to 2027-02-01 --by account --csv': 'a month, for an invoice' },
   erase: {
     'HASH --reason "asked by the customer"': 'one completion',
@@ -96,7 +96,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   'enclaves add': { 'unix:/run/affidavit/enclave-2.sock': '' },
   'enclaves drain': { 'unix:/run/affidavit/enclave-1.sock': 'wait until its calls have ended' },
   'enclaves remove': { 'unix:/run/affidavit/enclave-1.sock': '' },
-  'relayer key': { 'relayer.key': 'make a key, and print its address' },
+  'relayer key': { 'relayer.key': 'create a key, and print its address' },
   'relayer withdraw': { '--rpc https://chain.example --to 0x…': 'of the key in the environment' },
   'contract deploy': { '--rpc https://chain.example': 'by DEPLOYER_PRIVATE_KEY' },
   migrate: { '': 'before the gateways of a new version start' },

@@ -236,8 +236,8 @@ function headline({ refusal, isFailed, checks, facts }: JudgedProvider, isUnderP
     return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
   return isFailed
-    ? `REFUSED, and not judged under a policy: failed at ${printable(failed.join(', '))}.`
-    : 'NOT JUDGED under a policy: any code could have made this. Give --policy.'
+    ? `REFUSED, and not appraised under a policy: failed at ${printable(failed.join(', '))}.`
+    : 'NOT APPRAISED under a policy: any code could have made this. Give --policy.'
 }
 
 function formatProvider(judged: JudgedProvider, isUnderPolicy: boolean): string {

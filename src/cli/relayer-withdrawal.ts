@@ -81,10 +81,10 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
   })
 }
 
-function describeWait({ waiting, unconfirmed, balance_wei: balance, fault }: RelayerDescription) {
+function describeWait({ pending, unconfirmed, balance_wei: balance, fault }: RelayerDescription) {
   const rest = balance === null ? printable(fault) : `${formatEther(balance)} ether left`
   return (
-    `${unconfirmed} anchors of this account not confirmed, ${waiting} of these in no block ` +
+    `${unconfirmed} anchors of this account not confirmed, ${pending} of these pending ` +
     `(${rest}); waiting.\n`
   )
 }

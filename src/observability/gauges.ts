@@ -119,7 +119,7 @@ export type MeasuredParts = {
       readonly fault: { readonly code: string } | null
       readonly isChainFailing: boolean
       readonly blockNumber: number | null
-      readonly waitingCount: number
+      readonly pendingCount: number
       readonly revertedCount: number
       readonly takenCount: number
     }
@@ -277,7 +277,7 @@ function chainSource({ anchoring }: MeasuredParts) {
       chain_failing: { help: '1 while anchors do not reach the chain' },
       anchor_store_failing: { help: '1 while anchors cannot be read or marked in the database' },
       chain_block_number: { help: 'Newest block that was seen' },
-      anchors_waiting: { help: 'Anchors that are in no block yet' },
+      anchors_pending: { help: 'Pending anchors: in no block yet' },
       anchors_reverted_total: { help: 'Anchors that failed on the chain, since the start' },
       anchors_taken_total: {
         help: 'Anchors whose nonce another transaction used, since the start',
@@ -290,13 +290,13 @@ function chainSource({ anchoring }: MeasuredParts) {
       },
     },
     read: () => {
-      const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } =
+      const { fault, isChainFailing, blockNumber, pendingCount, revertedCount, takenCount } =
         anchoring.status()
       return {
         chain_failing: isChainFailing ? 1 : 0,
         anchor_store_failing: fault?.code === 'store_failed' ? 1 : 0,
         chain_block_number: blockNumber,
-        anchors_waiting: waitingCount,
+        anchors_pending: pendingCount,
         anchors_reverted_total: revertedCount,
         anchors_taken_total: takenCount,
         anchors_made_again_total: anchoring.figures.reanchored(),

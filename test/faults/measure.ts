@@ -259,7 +259,7 @@ function firstOfEach<One extends { readonly said: string }>(all: readonly One[])
 
 /** Gauges of what goes on at any time, which say nothing as long as they are small. */
 const BUSY =
-  /_(calls_in_flight|node_runs|node_slots_in_use|node_queue|commit_waiting_calls|enclave_log_pending|anchors_unconfirmed|anchors_waiting|attestation_age_seconds|anchor_lag_seconds)$/
+  /_(calls_in_flight|node_runs|node_slots_in_use|node_queue|commit_waiting_calls|enclave_log_pending|anchors_unconfirmed|anchors_pending|attestation_age_seconds|anchor_lag_seconds)$/
 const LAG_SECONDS = 5
 /** Those that say something once they have risen by so much. */
 const RISEN: readonly (readonly [ending: string, by: number])[] = [

@@ -6,6 +6,7 @@ import {
   listTexts,
   PHRASES,
   READ_BY_USERS,
+  TERM_PHRASES,
 } from './plain-words.ts'
 import { listTracked, readTracked } from './tracked-files.ts'
 
@@ -15,12 +16,38 @@ const tracked = listTracked('*.ts', '*.tsx', '*.md')
 const files = tracked
   .filter((file) => isIn(file, READ_BY_USERS))
   // The READMEs of rooms are for developers.
-  .filter((file) => !file.endsWith('/README.md'))
+  .filter((file) => /^(?:docs|deploy|packages)\//.test(file) || !file.endsWith('/README.md'))
 
 it('every text that users read is in plain words', () => {
   const texts = files.flatMap((file) => listTexts(file, readTracked(file)))
   expect(texts.length).toBeGreaterThan(3_000)
   expect(faultsOf(texts, PHRASES)).toEqual([])
+})
+
+/** Another commit replaces these files. Until then they may say what docs/words.md does not use. */
+const NOT_YET = [
+  'attestation/evidence',
+  'attestation/session',
+  'attestation/report',
+  'attestation/saved-proof.ts',
+  'attestation/compare-exchange.ts',
+  'client/anchored.ts',
+  'client/proof.ts',
+  'client/session.ts',
+  'src/cli/evidence',
+  'src/cli/commands/verify.ts',
+  'src/cli/commands/complete.ts',
+  'src/cli/commands/redact.ts',
+  'src/cli/commands/evidence.ts',
+  'src/cli/proxy',
+  'src/web/verify',
+  'docs/checking.md',
+]
+
+it('every text that users read has the terms of docs/words.md', () => {
+  const held = [...files, 'CHANGELOG.md'].filter((file) => !isIn(file, NOT_YET))
+  const texts = held.flatMap((file) => listTexts(file, readTracked(file)))
+  expect(faultsOf(texts, TERM_PHRASES)).toEqual([])
 })
 
 it('the change log, and what developers read, is in plain words', () => {
@@ -71,13 +98,37 @@ it.each([
 })
 
 it.each([
+  ['The receipt has the dialect of its call', ['dialect']],
+  ['Judges the evidence', ['judge']],
+  ['To judge it, or a judgement', ['judge', 'judgement']],
+  ['Two signed heads of one log', ['signed head']],
+  ['How many anchors of it still wait', ['anchor … wait']],
+  ['Make a new API key', ['make … key']],
+  ['The keys that it made', ['key … made']],
+  ['The keys end at midnight', ['key end']],
+])('the text "%s" is refused, because docs/words.md has a term', (text, names) => {
+  expect(findPhrases(text, TERM_PHRASES).map(({ phrase }) => phrase.name)).toEqual(names)
+})
+
+it.each([
+  'The key at the end of the line',
+  'It makes sure that only its owner can read the key',
+  "receipt ->> 'dialect'",
+  'Make room, then create a key',
+])('the text "%s" is accepted beside the terms of docs/words.md', (text) => {
+  expect(findPhrases(text, TERM_PHRASES)).toEqual([])
+})
+
+it.each([
   ['a.ts', "throw new Error('a b')", ['1: a b']],
   ['a.ts', `const a =\n  \`a \u0024{b} c\``, ['2: a … c']],
   ['a.ts', "f('a is ' +\n  'none.')", ['1: a is none.']],
   ['a.ts', "import { a } from './a b.ts'; f('name')", ['1: ./a b.ts']],
+  ['a.ts', "f('a `is none` b')", ['1: a … b']],
   ['a.ts', '// a b\nf(1)', []],
   ['a.tsx', "const a = <p>\n  a is{' '}\n  <b>c d</b> none.\n</p>", ['1: a is … none.', '3: c d']],
   ['a.md', 'a is\nnone.\n\n    is none\n\n- `is none` b', ['1: a is none.', '6: - … b']],
+  ['a.md', 'a [b c](is/none.md#d) e', ['1: a [b c] e']],
 ])('the texts of %s with %j are found', (file, source, texts) => {
   expect(listTexts(file, source).map(({ line, text }) => `${line}: ${text}`)).toEqual(texts)
 })

@@ -1,4 +1,5 @@
 import { type JSXChild, type Node, parseSync, type TemplateLiteral, Visitor } from 'oxc-parser'
+import { TERMS } from '#src/web/docs/words.ts'
 
 /** A text that a user reads, as one file writes it; `…` stands for each part that is computed. */
 export type UserText = { readonly file: string; readonly line: number; readonly text: string }
@@ -80,6 +81,16 @@ export const COMMENT_PHRASES: readonly Phrase[] = [
   ),
 ]
 
+/** Between two words, at most three more of the same clause. */
+const MORE_WORDS = ' (?:[^ .,;:]+ ){0,3}'
+
+/** What users' texts do not say in place of a term, as docs/words.md has it. */
+export const TERM_PHRASES: readonly Phrase[] = TERMS.flatMap(({ term, unused }) =>
+  [...unused.matchAll(/`([^`]+)`/g)].map(([, words = '']) =>
+    phrase(words, words.split(' … ').map(formsOf).join(MORE_WORDS), term),
+  ),
+)
+
 /** Words that no name in code contains: the field has terms for what they mean. */
 const WORDS = /^(?:tells?|told|telling|hear[sd]?|hearing|note[sd]?|noting|heed\w*|vouch\w*)$/
 const STEMS = /^(?:attend|reckon|introduc)/
@@ -152,7 +163,10 @@ export function listTexts(file: string, source: string): readonly UserText[] {
   // The literals of a sum are one text, so that no phrase hides where a line ends.
   const summed = new Set<Node>()
   const add = (node: { readonly start: number }, written: string): void => {
-    const text = written.replace(/\s+/g, ' ').trim()
+    const text = written
+      .replace(/`[^`]*`/g, '…')
+      .replace(/\s+/g, ' ')
+      .trim()
     // A name, a path or a code is not prose.
     if (!text.includes(' ')) return
     texts.push({ file, line: lineAt(node.start), text })
@@ -226,7 +240,14 @@ function anyOf(phrases: readonly Phrase[]): RegExp {
 const PATTERNS = new WeakMap<readonly Phrase[], RegExp>()
 
 function phrase(name: string, words: string, instead: string): Phrase {
-  return { name, pattern: new RegExp(String.raw`(?<![\w-])(?:${words})(?![\w-])`, 'i'), instead }
+  return { name, pattern: new RegExp(String.raw`(?<![\w'-])(?:${words})(?![\w-])`, 'i'), instead }
+}
+
+/** Matches words as nouns and verbs: for `judge` also judges, judged, judging. */
+function formsOf(words: string): string {
+  return words.replace(/\w+/g, (word) =>
+    word.endsWith('e') ? `${word.slice(0, -1)}(?:es?|ed|ing)` : `${word}(?:s|ed|ing)?`,
+  )
 }
 
 /** The parts of `a + b + c`, from left to right. */
@@ -255,7 +276,7 @@ function textInJsx(child: JSXChild): string {
   return isSpace ? ' ' : '…'
 }
 
-/** The paragraphs of a page without its code. */
+/** The paragraphs of a page without its code and the targets of its links. */
 function listProse(file: string, source: string): readonly UserText[] {
   const texts: UserText[] = []
   let isFenced = false
@@ -263,7 +284,10 @@ function listProse(file: string, source: string): readonly UserText[] {
   source.split('\n').forEach((line, at) => {
     if (line.startsWith('```')) isFenced = !isFenced
     const isProse = !isFenced && !/^(?: {4}|```)|^\s*$/.test(line)
-    const text = line.replace(/`[^`]*`/g, '…').trim()
+    const text = line
+      .replace(/`[^`]*`/g, '…')
+      .replace(/\]\([^)]*\)/g, ']')
+      .trim()
     const last = texts.at(-1)
     if (isProse && isOpen && last !== undefined && !/^(?:[-*#|]|\d+\.)/.test(text))
       texts[texts.length - 1] = { ...last, text: `${last.text} ${text}` }

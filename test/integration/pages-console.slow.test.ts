@@ -173,7 +173,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every part of the console'), () => 
     await page.keyboard.press('Enter')
     const heading = page.getByRole('heading', { name: 'Keys', exact: true })
     await expect.poll(() => hasFocus(heading)).toBe(true)
-    await tabTo(page, page.getByText('Make a key', { exact: true }))
+    await tabTo(page, page.getByText('Create a key', { exact: true }))
     await page.keyboard.press('Enter')
     await tabTo(page, page.getByLabel('Name'))
     await page.keyboard.type('made by keys')
@@ -234,7 +234,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every part of the console'), () => 
     await enterKey(page)
     await page.getByText('Start a node', { exact: true }).click()
     await page.getByLabel('Name of the new node').fill('<b>mine</b>')
-    await page.getByRole('button', { name: 'Make the node' }).click()
+    await page.getByRole('button', { name: 'Create the node' }).click()
     const command = (await page.locator('.command code').textContent()) ?? ''
     const [, madeId = ''] = /--node-id ([a-z_]+)$/.exec(command) ?? []
     expect(command).toContain(`--url ${service.url} `)
@@ -440,9 +440,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
   it('an administrator makes an account, sets its tier, disables, enables and deletes it', async () => {
     const name = `<i>customer</i> ${crypto.randomUUID()}`
     const { page } = await signIn('/accounts')
-    await page.getByText('Make an account', { exact: true }).click()
+    await page.getByText('Create an account', { exact: true }).click()
     await page.getByLabel('Name of the new account').fill(name)
-    await page.getByRole('button', { name: 'Make the account' }).click()
+    await page.getByRole('button', { name: 'Create the account' }).click()
     const row = page.getByRole('row', { name })
     await row.getByLabel(`Tier of ${name}`).fill('no-such-tier')
     await row.getByRole('button', { name: `Set ${name}` }).click()
@@ -507,7 +507,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
 
     await page.getByLabel('Only for one key (its id)').fill(maker.id)
     await set('requests', 'a day', '5')
-    await page.getByText(`does not bound the keys that this key made: ${twin.id}.`).waitFor()
+    await page.getByText(`does not bound the keys that this key created: ${twin.id}.`).waitFor()
     const row = page.getByRole('row', { name: /the account money/ })
     await row.getByRole('button', { name: /^Remove/ }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click()
@@ -586,7 +586,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
       const response = await route.fetch()
       const status = await response.json()
       Object.assign(status.commits, { state: 'refusing', waiting_calls: 7, fault: HOSTILE })
-      Object.assign(status.anchors, { state: 'failing', chain: 'failing', waiting: 3 })
+      Object.assign(status.anchors, { state: 'failing', chain: 'failing', pending: 3 })
       await route.fulfill({ response, json: status })
     })
     await page.getByText('refusing').waitFor()

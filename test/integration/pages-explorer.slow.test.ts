@@ -279,9 +279,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a log'), () => {
     await page.evaluate(`location.hash = '#leaf-99999999'`)
     await page.getByText('This log has no leaf 99,999,999 yet.').waitFor()
     await page.evaluate(`location.hash = '#head-99999999'`)
-    await page.getByText('no signed head of exactly 99,999,999 leaves').waitFor()
+    await page.getByText('no signed tree head of exactly 99,999,999 leaves').waitFor()
     await page.evaluate(`location.hash = '#head-<img>'`)
-    await page.getByText('no signed head of exactly').waitFor({ state: 'detached' })
+    await page.getByText('no signed tree head of exactly').waitFor({ state: 'detached' })
     await page.context().close()
   })
 

@@ -148,12 +148,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
         error: { message: 'Not ready: database', code: 'not_ready' },
         status: 'failing',
         failing: ['database'],
-        chain: { status: 'failing', anchors_waiting: 1_234 },
+        chain: { status: 'failing', anchors_pending: 1_234 },
       },
       503,
     )
     await page.getByText('No answers with evidence now: the database does not answer.').waitFor()
-    expect(await page.locator('.figures').textContent()).toContain('1,234 waiting')
+    expect(await page.locator('.figures').textContent()).toContain('1,234 pending')
     expect(await findBarriers(page)).toEqual([])
     await page.context().close()
   })

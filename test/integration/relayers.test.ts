@@ -111,7 +111,7 @@ describe('an anchor whose nonce another transaction took', () => {
       )
     }
     expect(gateway.followers.status()).toMatchObject({ takenCount: 2 })
-    await until('nothing waits', () => gateway.followers.status().waitingCount === 0)
+    await until('nothing waits', () => gateway.followers.status().pendingCount === 0)
     // The next anchor gets a free nonce.
     await stage.untilMined((await gateway.complete()).txHash)
   }, 120_000)
@@ -146,7 +146,7 @@ describe('a gateway that was retired with its relayer', () => {
     const [one, other] = others.toSorted((a, b) => Number(follows(b)) - Number(follows(a)))
     if (one === undefined || other === undefined) throw new Error('expected two gateways')
     await until('both count it', () =>
-      others.every(({ followers }) => followers.status().waitingCount === 1),
+      others.every(({ followers }) => followers.status().pendingCount === 1),
     )
     expect(follows(other)).toBe(false)
     await one.stop()

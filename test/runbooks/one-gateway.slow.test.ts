@@ -61,7 +61,7 @@ it('the runbook for API keys is followed for a key in use and for a leaked key t
   const variables = { ...machine.walking.variables, OLD: old.id, LEAKED: leaked.id }
   await walkPage('rotate-api-keys', { ...machine.walking, variables }, async (walk) => {
     await walk.section('Before you begin')
-    await walk.section('Make the new key')
+    await walk.section('Create the new key')
     const fresh = (await readFile(join(walk.folder, 'new.key'), 'utf8')).trim()
     await walk.section('Hand it over')
     // Two minutes go by in which the holder uses the new key alone.
@@ -199,14 +199,14 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
 
   await machine.callChain('evm_setAutomine', [false])
   records.push(await machine.complete(), await machine.complete(), await machine.complete())
-  await until('some wait', async () => Number((await relayerAt(old))?.waiting) > 0)
+  await until('some wait', async () => Number((await relayerAt(old))?.pending) > 0)
 
   await walkPage(
     'rotate-the-relayer',
     { ...machine.walking, variables: { ...machine.walking.variables, HOME_ACCOUNT } },
     async (walk) => {
       await walk.section('Before you begin')
-      const made = walk.section('Make the new account')
+      const made = walk.section('Create the new account')
       const file = join(machine.etc, 'relayer.key.new')
       const readKey = async () => (await readFile(file, 'utf8').catch(() => '')).trim()
       await until('there is a whole key', async () => /^0x[0-9a-f]{64}$/.test(await readKey()))
@@ -216,7 +216,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       await made
       await walk.section('Change over')
       expect(await relayerAt(old)).toMatchObject({ current: false })
-      expect(Number((await relayerAt(old))?.waiting)).toBeGreaterThan(0)
+      expect(Number((await relayerAt(old))?.pending)).toBeGreaterThan(0)
       records.push(await machine.complete(), await machine.complete())
 
       // The pool forgets what it was sent. No gateway has the old key, but all is mined even so.
@@ -224,7 +224,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       const home = walk.section('Wait, and bring the rest home')
       const [, reported] = await Promise.all([mineLate(() => relayerAt(old)), home])
       expect(reported.at(-1)?.output).toMatch(
-        /anchors of this account not confirmed, \d+ of these in no block/,
+        /anchors of this account not confirmed, \d+ of these pending/,
       )
       expect(await balanceOf(HOME_ACCOUNT)).toBeGreaterThan(9_000n * 10n ** 18n)
       expect(await balanceOf(old)).toBeLessThan(10n ** 16n)

@@ -143,7 +143,7 @@ it.runIf(NATS.isMet)(
     expect(new Set(hashes).size).toBe(hashes.length)
     await until(
       'nothing waits',
-      async () => (await metric(1, 'affidavit_anchors_waiting')) === 0,
+      async () => (await metric(1, 'affidavit_anchors_pending')) === 0,
       30_000,
     )
     const audit = await machine.audit('--any-measurement')

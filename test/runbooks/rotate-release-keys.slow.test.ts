@@ -72,7 +72,7 @@ it('the runbook for release keys is followed, and readers are refused exactly wh
     }
 
     await walk.section('Before you begin')
-    await walk.section('Make the new key')
+    await walk.section('Create the new key')
     const fresh = (await readFile(file('release-new.key.pub'), 'utf8')).trim()
     await walk.section('Sign with both')
     expect(await verify([OPERATOR_KEY])).toBe('passed')

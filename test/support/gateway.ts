@@ -230,7 +230,7 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
       fault: null,
       isChainFailing: false,
       blockNumber: null,
-      waitingCount: 0,
+      pendingCount: 0,
       revertedCount: 0,
       takenCount: 0,
     }),

@@ -245,7 +245,10 @@ function checkAge(
 ) {
   const ageMs = atMs - (blockTimeMs ?? fetchedAtMs)
   if (ageMs < -CLOCK_SKEW_MS)
-    throw refuseEvidence('evidence_from_future', 'expected evidence from before the judged time')
+    throw refuseEvidence(
+      'evidence_from_future',
+      'expected evidence from before the time of the check',
+    )
   if (ageMs > maxAgeMs)
     throw refuseEvidence(
       'evidence_too_old',

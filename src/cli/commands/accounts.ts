@@ -10,11 +10,11 @@ import { allPages, type JsonOption, operations, printList } from './operator.ts'
 export function registerAccounts(program: Command): void {
   const accounts = program
     .command('accounts')
-    .description('make and list accounts, set their limits and how long their content is kept')
+    .description('create and list accounts, set their limits and how long their content is kept')
     .helpCommand(false)
   accounts
     .command('create')
-    .description('make an account; of an existing account, only the tier is changed')
+    .description('create an account; of an existing account, only the tier is changed')
     .argument('<name>', 'its name', parseNameArgument)
     .option('--tier <name>', 'tier of its limits', parseNameArgument)
     .option('--json', 'print one JSON object')
@@ -59,7 +59,7 @@ async function createAccount(
     const opened = await accounts.create({ name })
     if (tier === undefined) return opened
     const refused = refusals({ name, tier })
-    const made = opened.is_new ? '. The account was made, in the default tier' : ''
+    const made = opened.is_new ? '. The account was created, in the default tier' : ''
     const words = { ...refused, validation_failed: `${refused.validation_failed}${made}` }
     await inWords(accounts.setTier({ name, tier }), words)
     return { ...opened, tier }

@@ -90,7 +90,7 @@ async function setBudget(
   process.stderr.write(`${printable(id)} has ${budgetText} of ${what} ${period}.\n`)
   if (unbounded.length > 0)
     process.stderr.write(
-      `Warning: this budget does not bound the keys that this key made: ${unbounded.join(', ')}. ` +
+      `Warning: this budget does not bound the keys that this key created: ${unbounded.join(', ')}. ` +
         'Revoke them (affidavit keys revoke ID), or set a budget of the account ' +
         '(affidavit accounts set-budget).\n',
     )

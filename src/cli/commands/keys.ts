@@ -19,14 +19,16 @@ type CreateOptions = JsonOption & {
 export function registerKeys(program: Command): void {
   const keys = program
     .command('keys')
-    .description('make, list and revoke API keys, in DATABASE_URL or in the data folder (DATA_DIR)')
+    .description(
+      'create, list and revoke API keys, in DATABASE_URL or in the data folder (DATA_DIR)',
+    )
     .helpCommand(false)
   keys
     .command('create')
-    .description('make a key; it is printed once, on standard output')
+    .description('create a key; it is printed once, on standard output')
     .option(
       '--account <name>',
-      'account that it belongs to; a new account is made if necessary',
+      'account that it belongs to; a new account is created if necessary',
       parseNameArgument,
       'default',
     )
@@ -38,7 +40,7 @@ export function registerKeys(program: Command): void {
     )
     .option(
       '--expires <when>',
-      'when it ends: 90d, 12h, 30m, or a date such as 2027-01-31',
+      'when it expires: 90d, 12h, 30m, or a date such as 2027-01-31',
       parseExpiry,
     )
     .option('--json', 'print one JSON object')
@@ -52,8 +54,8 @@ export function registerKeys(program: Command): void {
   keys
     .command('revoke')
     .description(
-      'revoke a key, and the keys that it made for its account, forever; it takes effect ' +
-        'everywhere within a second. Keys that it made for other accounts stay, and are named',
+      'revoke a key, and the keys that it created for its account, forever; it takes effect ' +
+        'everywhere within a second. Keys that it created for other accounts stay, and are named',
     )
     .argument('<id>', 'its id, as list shows it')
     .action(revokeKey)
@@ -95,24 +97,24 @@ async function revokeKey(id: string): Promise<void> {
       not_found: `no key has the id ${printable(id)}`,
     })
     const others = revoked.filter((other) => other !== id)
-    const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
+    const more = others.length === 0 ? '' : `, and the keys that it created: ${others.join(', ')}`
     process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
     return validKeysFrom(id, (await keys.list({})).keys)
   })
   if (left.length > 0)
     process.stderr.write(
-      `Warning: these keys, which it made for other accounts, are still valid: ${left.join(', ')}. ` +
+      `Warning: these keys, which it created for other accounts, are still valid: ${left.join(', ')}. ` +
         'Revoke them, too (affidavit keys revoke ID).\n',
     )
 }
 
-/** Returns the ids of the valid keys that the key `id` made, or keys that it made, and so on. */
+/** Returns the ids of the valid keys that the key `id` created, that these created, and so on. */
 function validKeysFrom(id: string, keys: readonly ManagedKey[]): readonly string[] {
-  const madeBy = Map.groupBy(keys, (key) => key.made_by)
-  const made: ManagedKey[] = [...(madeBy.get(id) ?? [])]
-  for (const key of made) made.push(...(madeBy.get(key.id) ?? []))
+  const createdBy = Map.groupBy(keys, (key) => key.created_by)
+  const created: ManagedKey[] = [...(createdBy.get(id) ?? [])]
+  for (const key of created) created.push(...(createdBy.get(key.id) ?? []))
   const nowSeconds = Date.now() / 1000
-  return made
+  return created
     .filter(({ revoked_at: at, expires_at: end }) => at === null && (end ?? Infinity) > nowSeconds)
     .map((key) => key.id)
 }

@@ -14,7 +14,7 @@ export function registerNodeCommand(program: Command): void {
 export function registerNodeCommands(node: Command): void {
   addBackendOptions(addNodeOptions(addAccessOptions(node.command('run'))))
     .description(
-      "serve the models of a local inference server as this machine's node, and make that node " +
+      "serve the models of a local inference server as this machine's node, and create that node " +
         'at first; SIGTERM finishes what runs, for 25 seconds at most (DRAIN_MS), then ends',
     )
     .option(
@@ -28,7 +28,7 @@ export function registerNodeCommands(node: Command): void {
     .option('--json', 'print one JSON array')
     .action((options: NodeOptions) => act((node) => node.listNodes(options)))
   addAccessOptions(node.command('create'))
-    .description('make a node; its id is printed on standard output')
+    .description('create a node; its id is printed on standard output')
     .argument('<name>', 'name of the node, 3 to 40 characters')
     .action((name: string, options: NodeOptions) => act((node) => node.create(name, options)))
   addNodeOptions(addAccessOptions(node.command('status')))

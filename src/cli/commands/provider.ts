@@ -10,9 +10,9 @@ import type { ProviderOptions } from '../provider-report.ts'
 export function registerProvider(program: Command): void {
   program
     .command('provider')
-    .summary("judge evidence of a model provider's machine")
+    .summary("verify evidence of a model provider's machine")
     .description(
-      "Judge evidence of a model provider's machine: which hardware, which code, which keys, " +
+      "Verify evidence of a model provider's machine: which hardware, which code, which keys, " +
         'which weights. Without --policy it says what the evidence holds, and accepts nothing, ' +
         'because you did not say which code you expect.',
     )
@@ -24,7 +24,7 @@ export function registerProvider(program: Command): void {
     .option('--policy <file>', POLICY_HELP)
     .option(
       '--at <unix-seconds>',
-      'judge as if it were this time (default: now; for a bundle, the time of its receipt)',
+      'verify as if it were this time (default: now; for a bundle, the time of its receipt)',
       parseUnixSeconds,
     )
     .option(

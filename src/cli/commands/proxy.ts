@@ -24,7 +24,7 @@ export function registerProxy(program: Command): void {
     .requiredOption(
       '--policy <file>',
       `${POLICY_HELP}. If it has providers, calls are sent only to a provider in a TEE that it ` +
-        'accepts: the provider is judged before the call leaves, by evidence that the gateway ' +
+        'accepts: the provider is verified before the call leaves, by evidence that the gateway ' +
         'passes on',
     )
     .option(

@@ -12,7 +12,7 @@ export function registerRelayer(program: Command): void {
   const relayer = program
     .command('relayer')
     .description(
-      'show the accounts that pay for anchors: balance, nonces, waiting anchors ' +
+      'show the accounts that pay for anchors: balance, nonces, pending anchors ' +
         '(CONTROL_SOCKET, or DATA_DIR)',
     )
     .option('--json', 'print one JSON array')
@@ -20,9 +20,9 @@ export function registerRelayer(program: Command): void {
     .helpCommand(false)
   relayer
     .command('key')
-    .summary("make a relayer's key")
+    .summary("create a relayer's key")
     .description(
-      "Make a relayer's key for RELAYER_PRIVATE_KEY and write it to FILE. The address of its " +
+      "Create a relayer's key for RELAYER_PRIVATE_KEY and write it to FILE. The address of its " +
         'account, which needs ether, is printed.',
     )
     .argument('<file>', 'where to write it; an existing file is not replaced')
@@ -85,9 +85,9 @@ const TITLES = [
   'USED',
   'ETHER',
   'MINED',
-  'PENDING',
+  'SENT',
   'NEXT',
-  'WAITING',
+  'PENDING',
   'UNCONFIRMED',
   'OLDEST',
   'FAULT',
@@ -105,7 +105,7 @@ function toRow(
     cell(relayer.chain_nonce),
     cell(relayer.pending_nonce),
     cell(relayer.next_nonce),
-    String(relayer.waiting),
+    String(relayer.pending),
     String(relayer.unconfirmed),
     timeCell(oldest),
     printable(relayer.fault) || '-',

@@ -19,9 +19,9 @@ export function registerRelease(program: Command): void {
     .helpCommand(false)
   release
     .command('key')
-    .summary('make a key that signs releases')
+    .summary('create a key that signs releases')
     .description(
-      'Make a key that signs releases. The private key is written to FILE, the public one to ' +
+      'Create a key that signs releases. The private key is written to FILE, the public one to ' +
         'FILE.pub and printed.',
     )
     .argument('<file>', 'where to write it; an existing file is not replaced')

@@ -35,7 +35,7 @@ const MEMBERS: ReadonlyMap<string, Shown> = new Map(
     operating_system: { label: 'Operating system' },
     version: { label: 'Agent version' },
     run_duration_seconds: { label: 'Connected for', figure: lengthText },
-    node_created_at: { label: 'Made at', figure: timeText },
+    node_created_at: { label: 'Created at', figure: timeText },
     requests_served: { label: 'Served', figure: requests },
     requests_served_day: { label: 'Served in the last 24 hours', figure: requests },
     average_time_to_first_token: {

@@ -27,7 +27,7 @@ export async function openOwnNode(
     if (found?.is_connected) throw new CliError(explainConnected(found))
     const nodeId = found?.node_id ?? (await gateway.createNode(name))
     await nodes.keep({ gateway: access.gatewayUrl, name }, nodeId)
-    const message = found === null ? 'node made' : 'node found by its name'
+    const message = found === null ? 'node created' : 'node found by its name'
     log.info({ node_id: nodeId, name, file: nodesFile }, message)
     return nodeId
   })
@@ -41,7 +41,7 @@ export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): P
   const nodeId = kept ?? (await findByName(gateway, nodeName))?.node_id
   if (nodeId !== undefined) return nodeId
   throw new CliError(
-    `this account has no node called ${printable(nodeName)} at ${gatewayUrl}: \`run\` makes ` +
+    `this account has no node called ${printable(nodeName)} at ${gatewayUrl}: \`run\` creates ` +
       'it. Another node is named with --name or --node-id, and `list` shows them',
   )
 }

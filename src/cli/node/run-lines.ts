@@ -33,7 +33,7 @@ type Context = RunNode & { readonly speeds: ReadonlyMap<string, number> }
 
 /** For each message in the log: a function that writes the sentence. */
 const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => string>> = {
-  'node made': (entry) => `Made node ${named(entry)}. ${textOf(entry, 'file')} keeps its id.`,
+  'node created': (entry) => `Created node ${named(entry)}. ${textOf(entry, 'file')} keeps its id.`,
   'node found by its name': (entry) =>
     `Found node ${named(entry)} in the account. ${textOf(entry, 'file')} keeps its id.`,
   'the kept node is gone': (entry) =>

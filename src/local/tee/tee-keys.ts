@@ -90,7 +90,7 @@ function parseTeeKeys(text: string, file: string): TeeKeys {
     }
   } catch {
     throw new ConfigurationError([
-      `DEMO_TEE_FOLDER: the keys in ${file} cannot be read; remove it, then new keys are made`,
+      `DEMO_TEE_FOLDER: the keys in ${file} cannot be read; remove it, then new keys are created`,
     ])
   }
 }

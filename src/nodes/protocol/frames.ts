@@ -167,7 +167,7 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   if (typeof model !== 'string')
     return { kind: 'bad_chat', id, message: 'expected model to be a text' }
   if (dialect !== null && !isNodeDialect(dialect))
-    return { kind: 'bad_chat', id, message: 'expected dialect to be one that this node announced' }
+    return { kind: 'bad_chat', id, message: 'expected an API that this node announced' }
   return {
     kind: 'chat',
     id,

@@ -28,7 +28,7 @@ type ReadinessReport = {
   /** The gateway is ready when the list is empty. */
   readonly failing: readonly ReadinessPart[]
   /** Completions work without the chain, so the chain is not a ReadinessPart. */
-  readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
+  readonly chain: { readonly isFailing: boolean; readonly anchorsPending: number }
   /** Null when `commits` does not fail. */
   readonly commitFault: CommitFault | null
   /** Unreadable blocks make only some evidence incomplete, so they are not a ReadinessPart. */
@@ -53,7 +53,7 @@ export type ReadinessChecks = {
   /** Rejects when the document (standard base64) is not valid now. */
   readonly attestation: (document: string) => Promise<void>
   readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
-  readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
+  readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'pendingCount'>
   readonly unreadableBlocks: BlockProofs['unreadable']
 }
 
@@ -73,7 +73,7 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
       settle('enclave', enclave()),
       settle('attestation', attestation()),
     ])
-    const { isChainFailing, waitingCount } = checks.chain()
+    const { isChainFailing, pendingCount } = checks.chain()
     const commitFault = findCommitFault(checks.commits())
     return {
       failing: [
@@ -81,7 +81,7 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
         ...(commitFault === null ? [] : (['commits'] as const)),
       ],
       commitFault,
-      chain: { isFailing: isChainFailing, anchorsWaiting: waitingCount },
+      chain: { isFailing: isChainFailing, anchorsPending: pendingCount },
       unreadableBlocks: checks.unreadableBlocks(),
     }
   }
@@ -129,7 +129,7 @@ const ready = z.strictObject({
   reasons: z.strictObject({ blocks: z.enum(BLOCK_FAULTS) }).optional(),
   chain: z.strictObject({
     status: z.enum(['ok', 'failing']),
-    anchors_waiting: z.int(),
+    anchors_pending: z.int(),
     blocks_unreadable: z.int(),
   }),
   staging: z.literal(true).optional(),
@@ -200,7 +200,7 @@ function describe({ failing, chain, commitFault, unreadableBlocks }: ReadinessRe
     ...(Object.keys(reasons).length === 0 ? {} : { reasons }),
     chain: {
       status: chain.isFailing ? 'failing' : 'ok',
-      anchors_waiting: chain.anchorsWaiting,
+      anchors_pending: chain.anchorsPending,
       blocks_unreadable: unreadableBlocks.count,
     },
   }

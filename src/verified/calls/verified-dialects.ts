@@ -89,7 +89,7 @@ const demands = z
       '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that ' +
       'credential, or refuses the call (`credential_mismatch`). ' +
       '`session`: the place of the call in a session, which ties the calls of one run together. ' +
-      '`headers`: the hashed headers of a call in another dialect than chat, in place of those ' +
+      '`headers`: the hashed headers of a call in another API than chat, in place of those ' +
       'of the HTTP request. ' +
       '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may ' +
       'have; nothing is sent to another (`provider_key_mismatch`). ' +

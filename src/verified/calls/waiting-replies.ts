@@ -40,7 +40,7 @@ export const waitingStatus = z.strictObject({
     state: z.enum(['stopped', 'idle', 'working', 'failing']),
     fault: z.string().nullable(),
     chain: z.enum(['ok', 'failing']),
-    waiting: count.describe('In no block, when the chain was last read'),
+    pending: count.describe('In no block, when the chain was last read'),
     unconfirmed: count,
     oldest_at: unixSeconds.nullable(),
   }),

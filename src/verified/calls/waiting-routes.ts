@@ -59,7 +59,7 @@ export function waitingRoutes({
             state: chain.phase,
             fault: chain.fault?.message ?? null,
             chain: chain.isChainFailing ? 'failing' : 'ok',
-            waiting: chain.waitingCount,
+            pending: chain.pendingCount,
             unconfirmed,
             oldest_at: oldestAt,
           },

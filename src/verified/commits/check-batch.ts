@@ -180,7 +180,7 @@ function checkHead(
   if (!isFormed || given.size !== edge.size)
     throw refused(
       'invalid_head',
-      `expected a signed head of size ${edge.size}, got ${given?.size ?? 'none'}`,
+      `expected a signed tree head of size ${edge.size}, got ${given?.size ?? 'none'}`,
     )
   const root = rootOf(edge)
   if (!equalBytes(root, decodeHex(given.root)))

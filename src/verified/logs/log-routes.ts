@@ -101,7 +101,7 @@ export function logRoutes(logs: Logs): readonly Route[] {
     defineRoute({
       ...ofLog,
       path: '/v1/log/:notary/heads',
-      summary: 'Signed heads with their anchors, and attested states',
+      summary: 'Signed tree heads with their anchors, and attested states',
       query: headsQuery,
       reply: { name: 'HeadList', schema: headList },
       handler: ({ params, query }) => logs.heads(params.notary, query),

@@ -148,7 +148,7 @@ function listRoute(
   return defineRoute({
     ...stored,
     path,
-    summary: `List stored completions${dialect === null ? ' of all dialects' : ''}, newest first`,
+    summary: `List stored completions${dialect === null ? ' of all APIs' : ''}, newest first`,
     description:
       `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix ` +
       `seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; ` +

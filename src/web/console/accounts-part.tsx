@@ -46,7 +46,7 @@ export function AccountsPart() {
         columns={columnsOf({ onBudgets: setChosen, onSet: reload, onGone: closeAndReload })}
         rows={accounts}
         keyOf={({ id }) => id}
-        empty="There are no accounts yet. Make an account above."
+        empty="There are no accounts yet. Create an account above."
       />
       <MoreOfIt of={pages} what="accounts" />
       {chosen !== null && <AccountBudgets key={chosen} account={chosen} />}
@@ -71,7 +71,7 @@ function columnsOf({
       cell: ({ name }) => <OutsideText text={name} isOneLine={true} shownMax={100} />,
     },
     { title: 'Id', cell: ({ id }) => <Hex value={id} digits={8} /> },
-    { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
+    { title: 'Created', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
     { title: 'State', cell: (account) => <AccountState {...account} /> },
     { title: 'Tier', cell: (account) => <TierForm account={account} onSet={onSet} /> },
     {
@@ -207,17 +207,17 @@ function OpenAccount({ onOpened }: { readonly onOpened: () => void }) {
   }
   return (
     <details class="card">
-      <summary>Make an account</summary>
+      <summary>Create an account</summary>
       <form class="row" onSubmit={open}>
         <div class="field">
           <label for="account-name">Name of the new account</label>
           <input id="account-name" ref={field} required maxlength={100} autocomplete="off" />
         </div>
         <button type="submit" class="primary" disabled={action.isActing}>
-          Make the account
+          Create the account
         </button>
       </form>
-      <ActionState action={action} what="Making the account…" />
+      <ActionState action={action} what="Creating the account…" />
     </details>
   )
 }

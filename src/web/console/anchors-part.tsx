@@ -39,7 +39,7 @@ export function AnchorsPart() {
         later.
       </p>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
-      {value === null && fault === null && <Busy what="Asking for waiting anchors…" />}
+      {value === null && fault === null && <Busy what="Asking for pending anchors…" />}
       <div class="waiting">{value !== null && <Waiting {...value.status} />}</div>
       <h2>Relayers</h2>
       <Table
@@ -98,7 +98,7 @@ function Waiting({ commits, anchors }: WaitingStatusReply) {
         <h2>Anchors</h2>
         <p>
           <State tone={ANCHORING_TONES[anchors.state]}>{anchors.state}</State>{' '}
-          <Count value={anchors.waiting} /> in no block, <Count value={anchors.unconfirmed} /> not
+          <Count value={anchors.pending} /> pending, <Count value={anchors.unconfirmed} /> not
           confirmed
           {anchors.oldest_at !== null && (
             <>
@@ -164,7 +164,7 @@ const RELAYER_COLUMNS: readonly Column<RelayerDescription>[] = [
     cell: ({ balance_wei: wei }) =>
       wei === null ? <span class="faint">not known</span> : etherText(wei),
   },
-  { title: 'Waiting', kind: 'number', cell: ({ waiting }) => <Count value={waiting} /> },
+  { title: 'Pending', kind: 'number', cell: ({ pending }) => <Count value={pending} /> },
   {
     title: 'Unconfirmed',
     kind: 'number',

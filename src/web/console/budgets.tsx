@@ -172,7 +172,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
       </ActionState>
       {unbounded.length > 0 && (
         <p role="status">
-          The budget does not bound the keys that this key made: {unbounded.join(', ')}. Revoke
+          The budget does not bound the keys that this key created: {unbounded.join(', ')}. Revoke
           them, or set a budget of the account.
         </p>
       )}

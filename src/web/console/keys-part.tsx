@@ -33,10 +33,10 @@ export function KeysPart() {
       <h1 tabIndex={-1}>Keys</h1>
       <p>
         {isAdmin
-          ? 'The keys of all accounts. A key with the scope admin can give any scopes and any end.'
-          : "Your account's keys. A key cannot make a key with more rights or a later end."}{' '}
-        When a key is revoked, the keys that it made for its account are revoked too
-        {isAdmin && ', and the keys that it made for other accounts stay'}.
+          ? 'The keys of all accounts. A key with the scope admin can give any scopes and any time of expiry.'
+          : "Your account's keys. A key cannot create a key with more rights, or one that expires later."}{' '}
+        When a key is revoked, the keys that it created for its account are revoked too
+        {isAdmin && ', and the keys that it created for other accounts stay'}.
       </p>
       {hindranceOf(session) === null ? (
         <MakeKey onMade={reload} />
@@ -68,7 +68,7 @@ export function KeysPart() {
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
-    return 'The key that you are signed in with has a budget, so it cannot make keys.'
+    return 'The key that you are signed in with has a budget, so it cannot create keys.'
   if (may(session, 'admin') || may(session, 'keys')) return null
   return 'The key that you are signed in with does not have the scope keys: it can only revoke itself.'
 }
@@ -97,7 +97,7 @@ function columnsOf({
       cell: ({ last_used_at: at }) =>
         at === null ? <span class="faint">never</span> : <ShortTime seconds={at} />,
     },
-    { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
+    { title: 'Created', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
     {
       title: 'Actions',
       kind: 'actions',
@@ -130,8 +130,8 @@ function RevokeButton({ of: key, reload }: { readonly of: Key; readonly reload: 
       <p>
         <OutsideText text={key.name} isOneLine={true} shownMax={100} /> (
         <span class="hex">{key.id}</span>) is refused within a second, forever. Programs that use it
-        get 401. The keys that it made for its account are refused too, except the key that you are
-        signed in with.
+        get 401. The keys that it created for its account are refused too, except the key that you
+        are signed in with.
       </p>
       {isOwn && <p>You are signed in with this key: you will be signed out.</p>}
     </ConfirmButton>
@@ -154,9 +154,9 @@ function KeyState({ of: key, nowSeconds }: { readonly of: Key; readonly nowSecon
   )
 }
 
-function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
+function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'expired' {
   if (key.revoked_at !== null) return 'revoked'
-  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
+  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'expired' : 'active'
 }
 
 /** Active keys come first, then newer keys. */
@@ -168,9 +168,9 @@ function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
 /** The purpose of each scope in words. */
 const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ['inference', 'chats, embeddings, images, search; the history, limits and usage'],
-  ['nodes', 'making, running and watching nodes'],
+  ['nodes', 'creating, running and watching nodes'],
   ['history:all', 'the completions of all accounts'],
-  ['keys', 'making and revoking keys with no more rights than this key'],
+  ['keys', 'creating and revoking keys with no more rights than this key'],
   ['admin', 'running this service: accounts, keys, enclaves, anchors'],
 ]
 
@@ -216,7 +216,7 @@ function MakeKey({ onMade }: { readonly onMade: () => void }) {
 
   return (
     <details class="card" open={made !== null || undefined}>
-      <summary>Make a key</summary>
+      <summary>Create a key</summary>
       <form ref={form} onSubmit={(event) => void make(event)}>
         <div class="field">
           <label for="key-name">Name</label>
@@ -237,7 +237,7 @@ function MakeKey({ onMade }: { readonly onMade: () => void }) {
           ))}
         </fieldset>
         <div class="field">
-          <label for="key-days">It ends after</label>
+          <label for="key-days">It expires after</label>
           <select id="key-days" name="days">
             {lifetimesFor(session.holder.expires_at).map(([words, days]) => (
               <option
@@ -252,11 +252,11 @@ function MakeKey({ onMade }: { readonly onMade: () => void }) {
         </div>
         <p>
           <button type="submit" class="primary" disabled={action.isActing}>
-            Make the key
+            Create the key
           </button>
         </p>
       </form>
-      <ActionState action={action} what="Making the key…">
+      <ActionState action={action} what="Creating the key…">
         {action.fault instanceof OwnGatewayFault ? undefined : 'Choose at least one use.'}
       </ActionState>
       {made !== null && <NewKey of={made} onDone={() => setMade(null)} />}

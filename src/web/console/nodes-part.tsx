@@ -214,14 +214,14 @@ function StartNode({ onMade }: { readonly onMade: () => void }) {
           />
         </div>
         <button type="submit" class="primary" disabled={action.isActing}>
-          Make the node
+          Create the node
         </button>
       </form>
-      <ActionState action={action} what="Making the node…" />
+      <ActionState action={action} what="Creating the node…" />
       <div role="status">
         {nodeId !== null && (
           <p>
-            <State tone="good">Made</State> <span class="hex">{nodeId}</span>. Run this on the
+            <State tone="good">Created</State> <span class="hex">{nodeId}</span>. Run this on the
             machine that has the models:
           </p>
         )}

@@ -95,8 +95,8 @@ export function SignIn({
         {fault !== null && <FaultNotice fault={fault}>{adviceFor(fault)}</FaultNotice>}
       </form>
       <p class="faint">
-        No key yet? The operator of this gateway makes a key with <code>affidavit keys create</code>
-        ; <code>npm start</code> prints one.
+        No key yet? The operator of this gateway creates a key with{' '}
+        <code>affidavit keys create</code>; <code>npm start</code> prints one.
       </p>
     </>
   )

@@ -20,7 +20,7 @@ type ServiceState = {
   readonly isStaging: boolean
   /** The enclave, the chain and the models may be simulated too. */
   readonly isDevelopment: boolean
-  readonly anchorsWaiting: number
+  readonly anchorsPending: number
   readonly enclavesInUse: number
   /** Leaf count of the newest logs. */
   readonly leaves: number
@@ -80,7 +80,7 @@ async function readReadiness(signal: AbortSignal) {
     isChainFailing: chain.status !== 'ok',
     isStaging: json.staging === true,
     isDevelopment: json.development === true,
-    anchorsWaiting: countOf(chain.anchors_waiting, 'anchors_waiting'),
+    anchorsPending: countOf(chain.anchors_pending, 'anchors_pending'),
   }
 }
 
@@ -147,9 +147,9 @@ export function ServiceParts({
               ) : (
                 <State tone="good">takes anchors</State>
               )}{' '}
-              {state.anchorsWaiting > 0 && (
+              {state.anchorsPending > 0 && (
                 <span class="faint">
-                  <Count value={state.anchorsWaiting} /> waiting
+                  <Count value={state.anchorsPending} /> pending
                 </span>
               )}
             </>
@@ -231,7 +231,7 @@ function Summary({
       state="ready"
       text={
         state.isChainFailing
-          ? 'Answers with evidence are served. Their anchors wait until the chain can be reached.'
+          ? 'Answers with evidence are served. Their anchors stay pending until the chain can be reached.'
           : 'Answers with evidence are served.'
       }
     />

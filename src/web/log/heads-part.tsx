@@ -56,7 +56,7 @@ export function HeadsPart({
       </p>
       {missing !== null && (
         <p class="notice warn" role="alert">
-          This log has no signed head of exactly <Count value={missing} /> leaves.
+          This log has no signed tree head of exactly <Count value={missing} /> leaves.
         </p>
       )}
       <HeadsTable log={log} heads={page.heads} place={place} explorer={explorer} />

@@ -273,7 +273,7 @@ async function needHead(log: DescribedLog, size: number, signal: AbortSignal): P
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)
     throw new UnfitInput(
-      `There is no signed head with ${size} leaves: choose a size from the list above.`,
+      `There is no signed tree head with ${size} leaves: choose a size from the list above.`,
     )
   return head
 }

@@ -128,7 +128,7 @@ const refused = [
       }).bytes,
     ),
     'provider attested',
-    'evidence_from_future: age, failed: expected evidence from before the judged time',
+    'evidence_from_future: age, failed: expected evidence from before the time of the check',
   ],
   [
     'bytes that are no evidence',

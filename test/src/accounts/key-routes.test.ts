@@ -45,7 +45,7 @@ it('a key of a dashboard is made with a secret that is shown once, and works', a
     account_name: caller.accountName,
     name: 'ci',
     scopes: ['inference', 'nodes'],
-    made_by: caller.id,
+    created_by: caller.id,
     created_at: expect.any(Number),
     expires_at: null,
     revoked_at: null,
@@ -230,7 +230,7 @@ it('an operation that needs no scope concerns the calling key, or is a total', a
   ])
 })
 
-it('a key that a key makes cannot make keys unless that was asked for', async () => {
+it('a key that a key creates cannot create keys unless that was asked for', async () => {
   const caller = await makeCaller(['inference', 'nodes', 'keys'])
   const plain = await asCaller(caller, send(caller, 'POST', KEYS_PATH, { name: 'plain' }))
   expect(await outcomeOf(await make(plain))).toEqual([403, 'insufficient_scope'])
@@ -249,9 +249,9 @@ it.each([
   const reply = await make(caller)
   expect(reply.status).toBe(403)
   expect(await reply.json()).toMatchObject({
-    error: { code: 'insufficient_scope', message: 'A key with a budget cannot make keys' },
+    error: { code: 'insufficient_scope', message: 'A key with a budget cannot create keys' },
   })
-  expect((await listOf(caller)).filter((key) => key.made_by === caller.id)).toEqual([])
+  expect((await listOf(caller)).filter((key) => key.created_by === caller.id)).toEqual([])
 })
 
 it('the budget of a key names the keys that the key made before', async () => {

@@ -17,7 +17,7 @@ const makeKey = (accountId: string, createdAt = 200) => ({
   createdAt,
   scopes: ['inference', 'history:all'] as const,
   expiresAt: 5000,
-  madeBy: null,
+  createdBy: null,
 })
 
 it('the keys store makes an account once, however many ask for it at once', async () => {
@@ -70,9 +70,9 @@ it('the keys store revokes a key for good, and keeps the time of the first revoc
 it('the keys store revokes with a key those that it made for its account, and that those made', async () => {
   const [account, other] = [await openAccount(), await openAccount()]
   const first = makeKey(account.id)
-  const child = { ...makeKey(account.id), madeBy: first.id }
-  const grandchild = { ...makeKey(account.id), madeBy: child.id }
-  const elsewhere = { ...makeKey(other.id), madeBy: first.id }
+  const child = { ...makeKey(account.id), createdBy: first.id }
+  const grandchild = { ...makeKey(account.id), createdBy: child.id }
+  const elsewhere = { ...makeKey(other.id), createdBy: first.id }
   const sibling = makeKey(account.id)
   for (const key of [first, child, grandchild, elsewhere, sibling]) await keys.addKey(key)
   const ids = await keys.revokeKey(first.id, { at: 300, accountId: account.id, kept: null })
@@ -84,9 +84,9 @@ it('the keys store revokes with a key those that it made for its account, and th
 it('the keys store keeps the key that asks, and what it made, when it revokes the maker', async () => {
   const account = await openAccount()
   const old = makeKey(account.id)
-  const next = { ...makeKey(account.id), madeBy: old.id }
-  const ofNext = { ...makeKey(account.id), madeBy: next.id }
-  const twin = { ...makeKey(account.id), madeBy: old.id }
+  const next = { ...makeKey(account.id), createdBy: old.id }
+  const ofNext = { ...makeKey(account.id), createdBy: next.id }
+  const twin = { ...makeKey(account.id), createdBy: old.id }
   for (const key of [old, next, ofNext, twin]) await keys.addKey(key)
   const ids = await keys.revokeKey(old.id, { at: 300, accountId: account.id, kept: next.id })
   expect(ids?.toSorted()).toEqual([old.id, twin.id].toSorted())
@@ -99,7 +99,7 @@ it('the keys store makes no key for one that is revoked', async () => {
   const maker = makeKey((await openAccount()).id)
   await keys.addKey(maker)
   await keys.revokeKey(maker.id, { at: 300, accountId: null, kept: null })
-  const late = { ...makeKey(maker.accountId), madeBy: maker.id }
+  const late = { ...makeKey(maker.accountId), createdBy: maker.id }
   expect(await keys.addKey(late)).toBe(false)
   expect(await keys.findKey(late.id)).toBeNull()
 })
@@ -109,7 +109,7 @@ it('the keys store leaves no twin of a key that is revoked while it makes keys',
   await keys.addKey(maker)
   const twins = Array.from({ length: 20 }, () => ({
     ...makeKey(maker.accountId),
-    madeBy: maker.id,
+    createdBy: maker.id,
   }))
   const revoke = () => keys.revokeKey(maker.id, { at: 300, accountId: null, kept: null })
   await Promise.all(

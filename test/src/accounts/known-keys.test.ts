@@ -125,7 +125,7 @@ function keyOf(id: string): StoredKey {
     scopes: ['inference'],
     expiresAt: null,
     lastUsedAt: null,
-    madeBy: null,
+    createdBy: null,
     tier: null,
     isDisabled: false,
     isBudgeted: false,

@@ -143,13 +143,13 @@ it('lost anchors are pending again, with what came after them, when a reorganisa
   ])
 })
 
-it('a lost anchor counts as waiting until it is replaced, and then its replacement does', async () => {
+it('a lost anchor counts as pending until it is replaced, and then its replacement does', async () => {
   const { log, other, isOwn } = await loseFirst()
   const relayers = createRelayersStore(database)
   const counts = async () =>
     (await relayers.listBacklogs(chainId))
       .filter(isOwn)
-      .map(({ relayer, waiting, unconfirmed }) => [relayer, waiting, unconfirmed])
+      .map(({ relayer, pending, unconfirmed }) => [relayer, pending, unconfirmed])
   expect(await counts()).toEqual([[log.relayer, 2, 2]])
   await createReanchorsStore(database).replace(
     { relayer: log.relayer, nonce: 0 },

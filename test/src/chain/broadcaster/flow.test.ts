@@ -17,7 +17,7 @@ it('a broadcaster anchors what is stored, asks little while there is nothing to 
   await stage.untilConfirmed(30)
   await stage.expectAllAnchored()
   await until('the broadcaster is idle again', () => broadcaster.status().phase === 'idle')
-  expect(broadcaster.status()).toMatchObject({ fault: null, waitingCount: 0, revertedCount: 0 })
+  expect(broadcaster.status()).toMatchObject({ fault: null, pendingCount: 0, revertedCount: 0 })
   expect(stage.anchors.all().every((row) => row.gasUsed !== null && row.gasUsed > 21_000)).toBe(
     true,
   )
@@ -51,7 +51,7 @@ it('a broadcaster leaves anchors to the gateway whose turn it is, until nothing 
   const now = () => performance.now() + skippedMs
   const waiting = { isOurs: () => false, standbyIntervalMs: 20, now }
   const broadcaster = stage.broadcast(waiting)
-  await until('it has looked', () => broadcaster.status().waitingCount === 10)
+  await until('it has looked', () => broadcaster.status().pendingCount === 10)
   expect(await stage.chainNonce()).toBe(0)
   skippedMs = 31_000
   await stage.untilConfirmed(10)

@@ -89,8 +89,8 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     const database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
     const keys = keysIn(database)
     const { id: account } = await keys.openAccount('Bea')
-    const make = async (madeBy: string | null, expiresAt: number | null = null) => {
-      const made = await keys.createFor(account, { name: 'made', expiresAt, madeBy })
+    const make = async (createdBy: string | null, expiresAt: number | null = null) => {
+      const made = await keys.createFor(account, { name: 'made', expiresAt, createdBy })
       if (typeof made === 'string') throw new Error(made)
       return made.key.id
     }
@@ -105,7 +105,7 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     expect(await set('1')).toMatchObject({
       code: 0,
       stderr:
-        `${said}Warning: this budget does not bound the keys that this key made: ` +
+        `${said}Warning: this budget does not bound the keys that this key created: ` +
         `${twinOfExchanged}, ${twin}. Revoke them (affidavit keys revoke ID), or set a budget of ` +
         'the account (affidavit accounts set-budget).\n',
     })

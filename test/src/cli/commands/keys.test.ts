@@ -71,7 +71,7 @@ async function tryAccounts(run: Run): Promise<void> {
     expect.objectContaining({ name: 'Bea', tier: null }),
   )
   for (const [words, reason] of [
-    [['create', 'Cleo', '--tier', 'silver'], 'The account was made, in the default tier'],
+    [['create', 'Cleo', '--tier', 'silver'], 'The account was created, in the default tier'],
     [['create', 'Cleo', '--tier', 'silver'], 'no tier silver (RATE_LIMIT_TIERS_FILE)'],
     [['set-tier', 'Bea', 'silver'], 'no tier silver'],
     [['set-tier', 'Nobody', 'gold'], 'no account'],

@@ -71,7 +71,7 @@ describe('affidavit node', () => {
       'GPU power limit          450 W',
       'Network card, receiving  1,000 Mbit/s',
       'Connected for            1 h 2 min',
-      'Made at                  2023-11-14 22:13:20 UTC',
+      'Created at               2023-11-14 22:13:20 UTC',
       'another_member           7',
       '',
     ])

@@ -60,7 +60,7 @@ describe('openOwnNode', () => {
     expect(await open()).toBe(NODE_ID)
     expect(await open()).toBe(NODE_ID)
     expect(made().map(({ body }) => body)).toEqual([{ node_name: 'gpu-1' }])
-    expect(lines.join('')).toContain('"node made"')
+    expect(lines.join('')).toContain('"node created"')
   })
 
   it('a start finds the node by its name when the file was lost', async () => {

@@ -17,7 +17,7 @@ function linesOf(logSome: (log: Logger) => void, nodeName: string | null = 'gpu-
 describe('createRunLines', () => {
   it('the lines of a start say what is measured, how fast it is, and what is served where', () => {
     const lines = linesOf((log) => {
-      log.info({ node_id: 'a_b', name: 'gpu-1', file: '/state/nodes.json' }, 'node made')
+      log.info({ node_id: 'a_b', name: 'gpu-1', file: '/state/nodes.json' }, 'node created')
       log.info({ backend: 'vLLM at http://127.0.0.1:8000', node_id: 'a_b' }, 'agent starts')
       log.info({ model: 'model-b', tokens_per_second: 20 }, 'benchmark known')
       log.info({ model: 'model-a', duration_ms: 60_000 }, 'benchmark begins')
@@ -26,7 +26,7 @@ describe('createRunLines', () => {
       log.info({ node_id: 'a_b', models: ['model-a', 'model-b', 'model-c'] }, 'connected')
     })
     expect(lines).toEqual([
-      'Made node gpu-1 (a_b). /state/nodes.json keeps its id.',
+      'Created node gpu-1 (a_b). /state/nodes.json keeps its id.',
       'The inference server is vLLM at http://127.0.0.1:8000.',
       'model-b was measured before: 20 tokens/s.',
       'Measuring model-a, for about 60 s.',

@@ -27,7 +27,7 @@ it('a gateway whose parts all work is healthy and ready, and asks for no key', a
   expect((await readiness(gateway)).body).toEqual({
     status: 'ready',
     failing: [],
-    chain: { status: 'ok', anchors_waiting: 0, blocks_unreadable: 0 },
+    chain: { status: 'ok', anchors_pending: 0, blocks_unreadable: 0 },
     development: true,
   })
 })

@@ -16,7 +16,7 @@ const WELL: ReadinessChecks = {
   enclave: async () => 'document',
   attestation: async () => undefined,
   commits: () => ({ phase: 'following', failingForMs: 0, fault: null }),
-  chain: () => ({ isChainFailing: false, waitingCount: 0 }),
+  chain: () => ({ isChainFailing: false, pendingCount: 0 }),
   unreadableBlocks: () => ({ count: 0, reason: null }),
 }
 
@@ -62,12 +62,12 @@ it.each<[CommitFault | null, Pick<ReadinessChecks, 'commits'>]>([
 it('a gateway that is told of a chain that is away, or of blocks that it cannot read, stays ready', async () => {
   const checks: ReadinessChecks = {
     ...WELL,
-    chain: () => ({ isChainFailing: true, waitingCount: 7 }),
+    chain: () => ({ isChainFailing: true, pendingCount: 7 }),
     unreadableBlocks: () => ({ count: 2, reason: 'unknown_receipts' }),
   }
   expect(await createReadiness(checks, Date.now).read()).toEqual({
     failing: [],
-    chain: { isFailing: true, anchorsWaiting: 7 },
+    chain: { isFailing: true, anchorsPending: 7 },
     commitFault: null,
     unreadableBlocks: { count: 2, reason: 'unknown_receipts' },
   })
