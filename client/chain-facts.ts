@@ -4,17 +4,29 @@ import { AffidavitError } from './errors.ts'
 import { readTwice } from './gateway.ts'
 import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.ts'
 
-/** Does the same as readChainFacts, but throws AffidavitError `unreachable` instead of RpcError. */
+/**
+ * Does the same as readChainFacts, but throws AffidavitError `unreachable` instead of RpcError, and
+ * `invalid_options` for the endpoint of another chain.
+ */
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
   url: string,
   blocks: NamedBlocks,
 ): Promise<ChainFacts> {
-  try {
-    return await readChainFacts(createRpc({ url, fetch, timeoutMs }), blocks)
-  } catch (cause) {
+  const rpc = createRpc({ url, fetch, timeoutMs })
+  const facts = await readChainFacts(rpc, blocks).catch((cause: unknown) => {
     throw cause instanceof RpcError ? unreachableChain(cause) : cause
-  }
+  })
+  const other = sayOtherChain(facts, blocks)
+  if (other !== null) throw new AffidavitError('invalid_options', other)
+  return facts
+}
+
+/** Null if the endpoint is of the chain that the blocks are of. */
+export function sayOtherChain(facts: ChainFacts, { chainId }: NamedBlocks): string | null {
+  return chainId === null || facts.chainId === chainId
+    ? null
+    : `expected an endpoint of chain ${chainId}, got chain ${facts.chainId}`
 }
 
 /** Throws AffidavitError `invalid_options` for a value that is neither a URL nor left out. */

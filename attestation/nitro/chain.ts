@@ -52,6 +52,11 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
+function sayUntrusted(roots: readonly Uint8Array[], got: Uint8Array): string {
+  const expected = roots.map(encodeHex).join(' or ')
+  return `expected the root with the SHA-256 ${expected}, got ${encodeHex(got)}`
+}
+
 /** Caches roots by fingerprint, because policies name few roots and many chains share them. */
 const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
 
@@ -66,7 +71,7 @@ function pinnedRoot(
   if (!first || !isPinned(fingerprint, roots))
     throw others.some((der) => isPinned(sha256(der), roots))
       ? new AttestationError('chain_order', `expected the trusted root to be ${authorities}[0]`)
-      : new AttestationError('root_untrusted', `expected ${authorities}[0] to be a trusted root`)
+      : new AttestationError('root_untrusted', sayUntrusted(roots, fingerprint))
   const parsed = parsedRoots.get(profile) ?? new Map<string, Certificate>()
   parsedRoots.set(profile, parsed)
   const name = encodeHex(fingerprint)

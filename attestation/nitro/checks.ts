@@ -1,6 +1,7 @@
-import { equalBytes } from '../bytes.ts'
+import { encodeHex, equalBytes } from '../bytes.ts'
 import type { Release } from '../release/release.ts'
-import { matchRelease } from '../release/release-list.ts'
+import { matchRelease, type ReleaseEntry } from '../release/release-list.ts'
+import { nameRelease } from '../release/release-name.ts'
 import { describeTime } from '../release/release-signatures.ts'
 import { AttestationError } from './attestation-error.ts'
 import type { Certificate } from './certificate.ts'
@@ -58,6 +59,14 @@ export function isDebugMode({ pcrs }: AttestationDocument): boolean {
   return [0, 1, 2].every((index) => isZero(pcrs.get(index) ?? new Uint8Array()))
 }
 
+const NAMED_RELEASES_MAX = 3
+
+function nameReleases(entries: readonly ReleaseEntry[]): string {
+  const named = entries.slice(-NAMED_RELEASES_MAX).map(({ release }) => nameRelease(release))
+  const more = entries.length - named.length
+  return `${named.join(' or ')}${more > 0 ? ` or ${more} more` : ''}`
+}
+
 /** Refuses debug mode unless `allowDebug` is true (rule 23). Throws AttestationError. */
 export function checkDebugMode(document: AttestationDocument, allowDebug: boolean): void {
   if (allowDebug || !isDebugMode(document)) return
@@ -113,7 +122,7 @@ function checkRelease(
     case 'unknown':
       throw new AttestationError(
         'measurement_mismatch',
-        `expected the measurements of one of ${releases.length} releases`,
+        `expected the code of ${nameReleases(releases)}, got ${encodeHex(document.pcrs.get(0) ?? new Uint8Array())} in PCR0`,
       )
   }
 }
@@ -132,7 +141,7 @@ function refusalOf(
     if (!equalBytes(pcr, value)) {
       return new AttestationError(
         'measurement_mismatch',
-        `PCR${index}: expected another measurement`,
+        `PCR${index}: expected ${encodeHex(value)}, got ${encodeHex(pcr)}`,
       )
     }
   }

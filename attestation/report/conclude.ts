@@ -54,13 +54,14 @@ export function saySentence({ finding, caution, notShown }: Conclusion): string 
   ].join(' ')
 }
 
-function concludeBundle({ verdict, report, differences }: BundleJudgement): Found {
+function concludeBundle(judged: BundleJudgement): Found {
+  const { verdict, report, differences, comparison } = judged
   const { checks, facts, open } = report
   if (!isRefused(report.verdict) && differences.length > 0)
     return {
       verdict,
       headline: `INVALID: failed at ${differences.join(', ')}.`,
-      finding: 'This is not evidence of the texts that you kept.',
+      finding: sayDifference(comparison),
       notShown: [],
     }
   const named = (outcome: string) =>
@@ -69,7 +70,7 @@ function concludeBundle({ verdict, report, differences }: BundleJudgement): Foun
     failed: failedOf(checks),
     open: verdict === 'verified' ? named('not checked') : open,
   })
-  if (isRefused(verdict) || facts === null) return refuted(verdict, headline)
+  if (isRefused(verdict) || facts === null) return refuted(verdict, headline, checks)
   return {
     verdict,
     headline,
@@ -90,7 +91,7 @@ function concludeRecords({
   const isOne = records.length === 1 && record !== undefined
   const where = isOne ? '' : ` in ${bad.length || 'any'} of ${records.length} records`
   const headline = sayVerdict(verdict, { failed, open, where })
-  if (isRefused(verdict)) return refuted(verdict, headline)
+  if (isRefused(verdict)) return refuted(verdict, headline, checks)
   const signed = records.flatMap((one) => one.signed ?? [])
   const [only] = isOne ? signed : []
   return {
@@ -110,7 +111,7 @@ function concludeSession({ verdict, checks, open, calls, id }: SessionReport): F
   const isOfCalls = own.every(({ name }) => name === 'evidence of calls')
   const failed = verdict === 'not_accepted' && isOfCalls ? ofCalls : own
   const headline = sayVerdict(verdict, { failed, open })
-  if (isRefused(verdict)) return refuted(verdict, headline)
+  if (isRefused(verdict)) return refuted(verdict, headline, isOfCalls ? [...own, ...ofCalls] : own)
   const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
   const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
   const ofSession = id === null || open.includes('one session') ? '' : ' of one session'
@@ -135,16 +136,51 @@ const NOT_SHOWN_OF_SESSIONS = [
   'calls that the caller made outside of the session',
 ]
 
-function refuted(verdict: Verdict, headline: string): Found {
+function refuted(verdict: Verdict, headline: string, checks: readonly Check<string>[]): Found {
   return {
     verdict,
     headline,
     finding:
       verdict === 'invalid'
-        ? 'Do not rely on this: it was changed or forged.'
+        ? `Do not rely on this: it was changed or forged.${sayCall(checks)}${sayCause(checks)}`
         : 'Nothing was found to be changed, but do not rely on this: you do not accept who signed it.',
     notShown: [],
   }
+}
+
+/** Empty unless calls of a file failed. */
+function sayCall(checks: readonly Check<string>[]): string {
+  const found = failedOf(checks).find(({ name }) => name === 'evidence of calls')
+  return found === undefined
+    ? ''
+    : ` In this file, ${printable(found.detail).replace(/^[a-z_]+: /, '')}.`
+}
+
+/** What a failed check says of a text. A changed text also makes later checks fail. */
+const CHANGED_TEXTS: Readonly<Record<string, string>> = {
+  'request hash': 'The question in this file is not the one that was signed.',
+  'response hash': 'The answer in this file is not the one that was signed.',
+  'stream hash': 'The stream in this file is not the one that was signed.',
+}
+const ASK_FOR_COPY =
+  'A file has only the hash of what was signed. To see the signed text, ask for another copy, for ' +
+  "the gateway's record, or for a later call of the session, which repeats it."
+
+/** Empty if no text was changed, or if the form of the file does not show one. */
+function sayCause(checks: readonly Check<string>[]): string {
+  const changed = failedOf(checks).flatMap(({ name }) => CHANGED_TEXTS[name] ?? [])
+  return changed.length === 0 ? '' : ` ${[...new Set(changed), ASK_FOR_COPY].join(' ')}`
+}
+
+/** The evidence holds, but it is not that of a text which the reader kept. */
+function sayDifference(comparison: BundleJudgement['comparison']): string {
+  const texts = failedOf(comparison).flatMap(({ name }) =>
+    name === 'request given' ? ['question'] : name === 'answer given' ? ['answer'] : [],
+  )
+  return texts.length === 0
+    ? 'Nothing in this file was changed, but the answer that you kept has the proof of another call.'
+    : `Nothing in this file was changed, but the ${texts.join(' and the ')} that you kept ` +
+        `${texts.length === 1 ? 'is not the one' : 'are not those'} that was signed. Both are shown below.`
 }
 
 function failedOf<Name extends string>(checks: readonly Check<Name>[]): readonly Check<Name>[] {
@@ -205,10 +241,10 @@ function sayCut(answers: readonly SignedBy[]): string {
 function saySigned(signed: Signed, open: readonly string[]): string {
   const { notary, finishedAt } = signed
   const who = open.includes('measurements') ? `The account ${notary}` : sayEnclave(signed)
-  const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
+  const time = finishedAt === null ? '' : ` The enclave's clock said ${timeOf(finishedAt)}.`
   const answer = isCut(signed) ? 'the received part of this answer' : 'this answer'
   return (
-    `${who} signed this question and ${answer}${time}, and neither was changed since.` +
+    `${who} signed this question and ${answer}, and neither was changed since.${time}` +
     `${sayCut([signed])}${sayDebug([signed])}`
   )
 }
@@ -236,10 +272,11 @@ function sayAnswered({
   const name = quoted(provider.name, NAME_LENGTH_MAX)
   const by = quoted(model.returned ?? model.requested, NAME_LENGTH_MAX)
   const answered = `${name} answered with model ${by}.${sayMachine(providerEvidence)}`
-  if (block === null) return `${answered} The evidence has no block.`
-  const found =
-    anchoredIn === null ? 'was not looked up on the chain' : 'is on the chain that you asked'
-  return `${answered} Block ${block.number}, made at ${timeOf(block.timestamp)}, records this, and ${found}.`
+  if (block === null) return `${answered} There is no block yet: the chain has not confirmed this.`
+  const said = `Block ${block.number} says ${timeOf(block.timestamp)}`
+  return anchoredIn === null
+    ? `${answered} ${said}, but was not looked up: the chain has not confirmed this.`
+    : `${answered} ${said} and is on the chain that you asked: this was made no later.`
 }
 
 function sayMachine(evidence: BundleFacts['providerEvidence']): string {

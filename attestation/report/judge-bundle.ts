@@ -3,6 +3,7 @@ import {
   completeRecord,
   type ExchangeCheck,
   type KeptExchange,
+  keptResponseOf,
 } from '../compare-exchange.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
 import type { BundleReport } from '../evidence/bundle-checks.ts'
@@ -15,6 +16,7 @@ import { attempt } from '../finding.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { compareKept } from './compare-kept.ts'
+import { describeExchange } from './describe-exchange.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 export type BundleJudgement = {
@@ -27,6 +29,8 @@ export type BundleJudgement = {
   readonly differences: readonly string[]
   /** Empty if the evidence is invalid or not accepted. */
   readonly exchange: ShownExchange
+  /** The kept texts that are not those of the evidence. */
+  readonly differing: ShownExchange
 }
 
 /**
@@ -64,7 +68,22 @@ export async function judgeBundle(
     comparison,
     differences,
     exchange: isShown ? describeCall(read) : NOTHING_SHOWN,
+    differing: isShown ? describeDiffering(read, kept, differences) : NOTHING_SHOWN,
   }
+}
+
+function describeDiffering(
+  { record: { receipt } }: EvidenceBundle,
+  { request, answer }: KeptExchange,
+  differences: readonly string[],
+): ShownExchange {
+  const read = attempt(() => answer && keptResponseOf(answer, receipt.dialect))
+  const response = 'value' in read ? (read.value ?? null) : null
+  return describeExchange({
+    dialect: receipt.dialect,
+    request: differences.includes('request given') && isJsonObject(request) ? request : null,
+    response: differences.includes('answer given') ? response : null,
+  })
 }
 
 function withKept(

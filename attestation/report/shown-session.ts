@@ -47,6 +47,7 @@ function sayCall({ report }: SessionCallReport): string {
     comparison: [],
     differences: [],
     exchange: NOTHING_SHOWN,
+    differing: NOTHING_SHOWN,
   }).headline
 }
 

@@ -55,7 +55,7 @@ export const PHRASES: readonly Phrase[] = [
   phrase('anew', 'anew', 'again'),
   phrase('told', 'told', 'reported'),
   phrase('one that', '(?<=^|[.;:,] )one that', 'a … that'),
-  phrase('those that', '(?:those that|the one (?:that|of))', 'the … that'),
+  phrase('those that', '(?:those that|the one (?:that(?! was signed)|of))', 'the … that'),
   phrase('got one of', 'got one (?:of|that|over)', 'got a … of'),
   phrase('none for', `none (?:for|twice)`, 'without'),
   phrase('of its own', 'of (?:his|its|their|your) own', 'its own …'),

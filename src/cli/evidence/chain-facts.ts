@@ -1,18 +1,14 @@
 import type { ChainFacts, NamedBlocks } from '#attestation/evidence/policy.ts'
 import { printable } from '#attestation/report/printable.ts'
-import { readChainFacts } from '#client/chain-facts.ts'
+import { readChainFacts, sayOtherChain } from '#client/chain-facts.ts'
 import { createRpc, RpcError } from '#client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
 /** Does the same as readChainFacts. Throws ChainUnreached, also for another chain. */
 export async function reachChainFacts(url: string, blocks: NamedBlocks): Promise<ChainFacts> {
   const facts = await readChainFacts(createRpc({ url }), blocks).catch(throwUnreached)
-  const { chainId } = blocks
-  if (chainId !== null && facts.chainId !== chainId)
-    throw new ChainUnreached(
-      `--rpc: expected an endpoint of chain ${chainId}, got chain ${facts.chainId}`,
-      EXIT_CODES.usage,
-    )
+  const other = sayOtherChain(facts, blocks)
+  if (other !== null) throw new ChainUnreached(`--rpc: ${other}`, EXIT_CODES.usage)
   return facts
 }
 

@@ -33,10 +33,10 @@ export async function openKeptFiles(
 }
 
 /** Writes a bar before each line, so that a message cannot look like a part of the report. */
-export function printExchange({ asked, said }: ShownExchange): string {
+export function printExchange({ asked, said }: ShownExchange, whose = ''): string {
   const part = (title: string, messages: readonly ShownMessage[] | null) =>
     messages === null ? '' : `${title}\n${messages.map(printMessage).join('')}`
-  return `${part('asked', asked)}${part('said', said)}`
+  return `${part(`asked${whose}`, asked)}${part(`said${whose}`, said)}`
 }
 
 const WHO_WIDTH = 12

@@ -100,6 +100,7 @@ function failedOfCalls({ calls }: SessionReport): readonly Check<string>[] {
 function printBundle(judged: BundleJudgement): readonly string[] {
   return [
     printExchange(judged.exchange),
+    printExchange(judged.differing, ', as you kept it'),
     describeFacts(judged.report),
     describeEvidence(judged.report),
     `checks of the evidence\n${formatChecks(checksOf({ kind: 'bundle', ...judged }))}`,

@@ -10,16 +10,23 @@ import {
 export function Exchange({
   exchange,
   heading = 'h2',
+  whose = '',
 }: {
   readonly exchange: ShownExchange
+  /** After each heading: whose texts these are. */
+  readonly whose?: string
   readonly heading?: 'h2' | 'h3'
 }) {
   const { asked, said } = exchange
   if (asked === null && said === null) return null
   return (
     <div class="told">
-      {asked !== null && <ExchangePart title="Asked" heading={heading} messages={asked} />}
-      {said !== null && <ExchangePart title="Answered" heading={heading} messages={said} />}
+      {asked !== null && (
+        <ExchangePart title={`Asked${whose}`} heading={heading} messages={asked} />
+      )}
+      {said !== null && (
+        <ExchangePart title={`Answered${whose}`} heading={heading} messages={said} />
+      )}
     </div>
   )
 }

@@ -43,7 +43,7 @@ export async function checkEnclaveDocument(
   return {
     document: 'fault' in document ? null : document.value,
     checks: [
-      check('attestation document', () => `genuine: ${describeDocument(need(facts))}`),
+      check('attestation document', () => `valid: ${describeDocument(need(facts))}`),
       check('attestation key', () => checkDocumentKey(need(document), log.notary)),
       check('fresh', () =>
         nonce === null

@@ -15,7 +15,7 @@ export const LINKS = [
     about: 'a key signed that fingerprint',
     needs: ['hash'],
   },
-  { name: 'notary', title: 'Notary', about: 'the key was made in a genuine enclave', needs: [] },
+  { name: 'notary', title: 'Notary', about: 'the key was created in an enclave', needs: [] },
   {
     name: 'code',
     title: 'Enclave code',
@@ -109,7 +109,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   'attestation key': { link: 'notary', shows: 'The attestation document names this key.' },
   'attestation document': {
     link: 'notary',
-    shows: 'The document is genuine: signed under the hardware’s own certificates.',
+    shows: 'The document is signed, under AWS’s root or one that you accept.',
   },
   'attestation time': {
     link: 'notary',

@@ -134,6 +134,7 @@ function BundleReportView({
   return (
     <>
       <Exchange exchange={judged.exchange} />
+      <Exchange exchange={judged.differing} whose=", as you kept it" />
       <h2>Each link, from request to block</h2>
       <ChainPicture
         checks={checks.filter(({ name }) => !isProviderCheck(name))}

@@ -98,7 +98,13 @@ export type Job = {
 }
 
 export type JobOutcome =
-  | { readonly kind: 'evidence'; readonly judged: EvidenceJudgement; readonly expected: Expected }
+  | {
+      readonly kind: 'evidence'
+      readonly judged: EvidenceJudgement
+      readonly expected: Expected
+      /** Why the chain's endpoint gave no facts. Null: it gave them, or was not asked. */
+      readonly unreached: string | null
+    }
   | { readonly kind: 'document'; readonly found: DocumentFound }
   | {
       readonly kind: 'release'

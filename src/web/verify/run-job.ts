@@ -112,18 +112,28 @@ async function judgeOne(job: Job, read: JobPolicy): Promise<JobOutcome> {
     evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
   const verifier = await openVerifier(policy, { isOfOne, nowMs: Date.now() })
   const askChain = rpc === null ? null : (blocks: NamedBlocks) => askChainAt(rpc, blocks)
-  const judged = await judgeEvidence(evidence, { expected, kept, verifier, askChain })
+  const judge = (ask: typeof askChain) =>
+    judgeEvidence(evidence, { expected, kept, verifier, askChain: ask })
+  const { judged, unreached } = await judge(askChain).then(
+    (judged) => ({ judged, unreached: null }),
+    // The file keeps the verdict that it has without a chain: a wrong or silent endpoint is not its fault.
+    async (fault: unknown) => {
+      if (!(fault instanceof AffidavitError)) throw fault
+      return { judged: await judge(null), unreached: fault.message }
+    },
+  )
   const [unused] = isOfOne ? [] : verifier.unused()
   if (unused !== undefined) throw unused
   const { measurements, releases, roots } = expected.attestation
   return {
     kind: 'evidence',
     judged,
+    unreached,
     expected: {
       code: releases !== undefined || (measurements !== 'any' && measurements.length > 0),
       configuration: expected.configurations.length > 0,
       isDevelopment: isOtherRoot(roots),
-      chain: rpc !== null,
+      chain: rpc !== null && unreached === null,
       releases: read.releases,
     },
   }

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { useDroppedFiles } from '../kit/dropped-file.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
 import { PolicyNotice } from '../kit/policy-notice.tsx'
 import { givePolicy, usePolicy } from '../kit/tab-policy.ts'
 import { CopyButton } from '../kit/values.tsx'
@@ -304,6 +305,7 @@ function OutcomeView({
     case 'evidence':
       return (
         <EvidenceReport judged={outcome.judged} expected={outcome.expected} explorer={explorer}>
+          {outcome.unreached !== null && <Unreached why={outcome.unreached} />}
           {notice}
         </EvidenceReport>
       )
@@ -333,5 +335,15 @@ function SavePage() {
         </a>
       </p>
     </section>
+  )
+}
+
+function Unreached({ why }: { readonly why: string }) {
+  return (
+    <p role="status">
+      The chain did not confirm the block:{' '}
+      <OutsideText text={why} isOneLine={true} shownMax={500} />. The rest was checked. Is the URL
+      right? Does the endpoint answer pages of other origins (CORS)?
+    </p>
   )
 }

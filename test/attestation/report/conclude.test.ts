@@ -35,7 +35,7 @@ it('the name of a model is in quotation marks, cannot end them, and is short', a
     expect(finding).not.toMatch(/\p{Cc}/u)
     expect(said.length).toBeLessThan(100)
     expect(rest).toMatch(
-      /^Block \d+, made at .*, records this, and was not looked up on the chain\.$/,
+      /^Block \d+ says .* UTC, but was not looked up: the chain has not confirmed this\.$/,
     )
   }
 })

@@ -70,7 +70,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     const { code, stdout } = await runCommand('verify', file, ...expected())
     expect(code).toBe(0)
     expect(stdout).toMatch(
-      /^VERIFIED: nothing failed, .* Not checked: block on chain\.\nAn enclave that runs code that you expect signed this question and this answer at /,
+      /^VERIFIED: nothing failed, .* Not checked: block on chain\.\nAn enclave that runs code that you expect signed this question and this answer, /,
     )
     expect(stdout).toContain("You accept a root that is not AWS's")
     expect(stdout).toMatch(/not checked {2}block on chain +offline; look up that block/)
