@@ -35,7 +35,7 @@ export type CallSession = {
 export type LostRequests = {
   /** 8 bytes in hex: the same for all statements about this call. */
   readonly call: string
-  /** Empty: the call got its proven answer later, and the saved proof states its requests. */
+  /** Empty: the call got its proven answer later, and the saved evidence states its requests. */
   readonly unanswered: readonly Unanswered[]
 }
 

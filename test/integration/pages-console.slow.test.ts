@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { Locator, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { getPath, outcomeOf, VERIFIED_PATH } from '../support/calls.ts'
 import { complete } from '../support/completions.ts'
@@ -419,9 +420,13 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
     expect(first).toMatch(new RegExp(`Z,${hashes[0]},demo/echo,.*,demo,.*,complete,false,chat,`))
     expect(first).toMatch(/,0x[0-9a-f]{40},\d+,(pending|mined|confirmed),0x[0-9a-f]{64},\d*$/)
     expect(second).toContain(`,${hashes[2]},`)
-    const [, bundle = ''] = await save('Evidence')
-    expect(JSON.parse(bundle).format).toBe('affidavit-evidence-bundle')
-    expect(bundle).toContain(`${word} 0`)
+    const evidence = (await save('Evidence')).join('\n')
+    const calls = readEvidenceLines(Buffer.from(evidence)) ?? []
+    expect(calls.map((call) => parseEvidenceBundle(call).record.hash)).toEqual([
+      hashes[0],
+      hashes[2],
+    ])
+    expect(evidence).toContain(`${word} 0`)
 
     await page.getByRole('button', { name: 'Clear 2 selected' }).click()
     await page.getByText('Export all:').waitFor()

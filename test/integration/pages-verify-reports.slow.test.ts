@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { writeEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import {
   buildAttested,
   buildProvider,
@@ -54,6 +56,11 @@ const jsonFile = (value: unknown, name = 'bundle.json') => ({
   bytes: Buffer.from(JSON.stringify(value)),
 })
 
+const sessionFile = (calls: readonly EvidenceBundle[]) => ({
+  name: 'session.jsonl',
+  bytes: Buffer.from(writeEvidenceLines(sessionOf(calls))),
+})
+
 /** Opens the page with the policy that accepts the evidence, but for what is changed. */
 async function open(changed: Demands = {}, options?: Parameters<typeof openPage>[1]) {
   const opened = await openPage(`${site.url}/verify`, options)
@@ -102,7 +109,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
   it('the page /verify shows the verdict, the checks and each call of a session', async () => {
     const { page, faults, driver } = await open({ pcrs: {}, any_measurement: true, roots: [] })
     const calls = buildCalls()
-    const report = await driver.check(jsonFile(sessionOf(calls.toSpliced(1, 1))))
+    const report = await driver.check(sessionFile(calls.toSpliced(1, 1)))
     expect(report.verdict).toBe('invalid')
     expect(report.failed).toEqual(
       expect.arrayContaining(['evidence of calls', 'none missing', 'previous hash']),
@@ -110,7 +117,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     expect(await page.locator('[data-call]').count()).toBe(calls.length - 1)
     expect(await page.getByText('It is warm in Rome.').count()).toBe(0)
     await driver.expect({ any_measurement: true, roots: demands.roots ?? [] }, fileOf)
-    expect((await driver.check(jsonFile(sessionOf(calls)))).verdict).toBe('incomplete')
+    expect((await driver.check(sessionFile(calls))).verdict).toBe('incomplete')
     const said = page.locator('[data-call="1"] .messages').getByText('It is warm in Rome.')
     expect(await said.count()).toBe(1)
     expect(faults).toEqual([])
@@ -195,16 +202,15 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     expect(await page.locator('.told').textContent()).toContain('\\u{202e}gnp.exe')
     await expectText(page)
     const call = { request: {}, hash: HOSTILE }
-    const answer = { choices: [], hash: HOSTILE }
     const hostile: readonly unknown[] = [
       HOSTILE,
       { [HOSTILE]: HOSTILE },
       { format: HOSTILE },
       { format: 'affidavit-evidence', version: HOSTILE },
+      { choices: [], affidavit: { hash: HOSTILE } },
       { request: HOSTILE, response: HOSTILE, hash: HOSTILE, receipt: HOSTILE, log: HOSTILE },
       { completions: [call, call] },
       { format: 'affidavit-release/v1', release: HOSTILE },
-      { format: 'affidavit-proof', version: 1, request: {}, answer },
     ]
     for (const value of hostile) {
       expect((await driver.check(jsonFile(value))).verdict).not.toBe('verified')
@@ -214,7 +220,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     await page.context().close()
   })
 
-  it('where a bundle says it is from is shown as text, not checked, and no one is asked there', async () => {
+  it('where evidence says it is from is shown as text, not checked, and no one is asked there', async () => {
     const { page, faults, driver, plain } = await openPlain()
     const asked: string[] = []
     page.on('request', (request) => asked.push(request.url()))
@@ -227,11 +233,11 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     const text = () => page.locator('main').textContent()
     expect((await driver.check(named)).verdict).toBe('verified')
     expect(await text()).toContain(': a hint, not checked.')
-    expect(await text()).not.toContain('The bundle names')
+    expect(await text()).not.toContain('The evidence names')
     await driver.expect({ roots: plain.roots ?? [] }, fileOf)
     expect((await driver.check(named)).verdict).toBe('incomplete')
     expect(await text()).toContain(
-      `This bundle says it is from https://gateway.example (“${source.operator.replaceAll('"', '\\u{22}')}”; releases at ${source.releases}): a hint, not checked. The bundle names https://gateway.example`,
+      `This evidence says it is from https://gateway.example (“${source.operator.replaceAll('"', '\\u{22}')}”; releases at ${source.releases}): a hint, not checked. The evidence names https://gateway.example`,
     )
     expect(
       await page.locator('main a[href*="gateway.example"], main a[href^="javascript"]').count(),

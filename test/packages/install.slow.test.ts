@@ -242,7 +242,7 @@ describe('affidavit, installed in an empty folder', () => {
 
   it('the program in the package’s README verifies a bundle', async () => {
     const [, snippet = ''] = snippetsOf(checker)
-    cpSync(join(VECTORS, 'bundle.json'), join(checker.folder, 'bundle.json'))
+    cpSync(join(VECTORS, 'bundle.json'), join(checker.folder, 'evidence.json'))
     writeFileSync(join(checker.folder, 'policy.json'), JSON.stringify(policyFile))
     writeFileSync(join(checker.folder, 'check.mjs'), snippet)
     const run = await runIn(checker, 'node', 'check.mjs')
@@ -286,7 +286,7 @@ const snippetsOf = ({ folder }: Place): readonly string[] => {
 }
 
 describe('affidavit, installed beside openai', () => {
-  it('the README’s program beside openai asks and checks, and keeps a proof that affidavit verifies', async () => {
+  it('the README’s program beside openai asks and checks, and saves evidence that affidavit verifies', async () => {
     // The newest whose engines name Node.js 20.
     const place = await install('affidavit', 'openai@^6.49.0')
     const service: SharedAffidavit = await useAffidavit()
@@ -308,7 +308,7 @@ describe('affidavit, installed beside openai', () => {
         `${name.replace('PCR', '')}=${hex}`,
       ]),
     ]
-    const verdict = await runIn(place, 'affidavit', 'verify', 'proof.json', '--json', ...words)
+    const verdict = await runIn(place, 'affidavit', 'verify', 'evidence.json', '--json', ...words)
     expect([verdict.stderr, verdict.code]).toEqual(['', 3])
     expect(JSON.parse(verdict.stdout)).toMatchObject({ ok: false, verdict: 'incomplete' })
 

@@ -24,7 +24,7 @@ export async function alterAnswers(
       await route.fulfill({ response, json: alter(json, new URL(route.request().url())) ?? json })
     } catch (fault) {
       // A page that was closed meanwhile needs no answer.
-      if (!/closed|disposed/.test(String(fault))) throw fault
+      if (!page.isClosed() && !/closed|disposed/.test(String(fault))) throw fault
     }
   })
 }

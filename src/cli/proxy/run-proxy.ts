@@ -85,7 +85,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const incomplete = await completing.close()
   if (incomplete > 0)
     process.stdout.write(
-      `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ` +
+      `${incomplete} files have no anchor yet. Add it later: affidavit complete ` +
         `${save}/*.json --url ${options.url}\n`,
     )
   const { waiting = 0, isOpen = false } = (await file?.close()) ?? {}
@@ -137,7 +137,7 @@ function sayKept({ save, session }: ProxyCommandOptions): string {
 const COMPLETING_MAX = 64
 
 /**
- * Adds the anchor to each saved proof when a block has it. If the proxy stops earlier,
+ * Adds the anchor to each saved file when a block has it. If the proxy stops earlier,
  * `affidavit complete` can add the anchor later.
  */
 function createCompleting(

@@ -181,20 +181,26 @@ function createLineWriter(path: string, written: number) {
   /** Where the line of `last` begins, and where it ends. */
   let start = 0
   let end = 0
-  async function writeLine(to: FileHandle, evidence: EvidenceBundle): Promise<void> {
+  /** If this fails, nothing follows the lines before. */
+  async function writeLine(to: FileHandle, evidence: EvidenceBundle, at: number): Promise<void> {
     const bytes = Buffer.from(writeEvidence(evidence))
-    // A write to a disk that is almost full can be short without an error.
-    for (let at = 0; at < bytes.length; )
-      at += (await to.write(bytes, at, bytes.length - at, start + at)).bytesWritten
-    end = start + bytes.length
-    await to.truncate(end)
+    try {
+      // A write to a disk that is almost full can be short without an error.
+      for (let done = 0; done < bytes.length; )
+        done += (await to.write(bytes, done, bytes.length - done, at + done)).bytesWritten
+      await to.truncate(at + bytes.length)
+    } catch (fault) {
+      await to.truncate(at)
+      throw fault
+    }
+    start = at
+    end = at + bytes.length
   }
 
   return {
     async add(evidence: EvidenceBundle): Promise<void> {
       file ??= await open(isPart ? part : path, 'w', 0o600)
-      start = end
-      await writeLine(file, evidence)
+      await writeLine(file, evidence, end)
       last = evidence
       count += 1
       if (isPart && count === written) {
@@ -207,7 +213,7 @@ function createLineWriter(path: string, written: number) {
     async close(lost: CallSession['unanswered']): Promise<void> {
       await using closing = file
       if (closing !== null && last !== null && lost.length > 0)
-        await writeLine(closing, withUnanswered(last, lost))
+        await writeLine(closing, withUnanswered(last, lost), start)
       await closing?.sync()
       if (isPart) await rm(part, { force: true })
     },

@@ -6,16 +6,16 @@ import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.
 
 /** Limits of one file: calls, calls with evidence, and (approximately) characters. */
 const CALLS_MAX = 5_000
-const BUNDLES_MAX = 500
+const EVIDENCE_MAX = 500
 const LENGTH_MAX = 128 * 1024 * 1024
 const PAGE_MAX = 100
 
 export const EXPORTS = {
-  records: { label: 'Records', hint: 'JSON lines', extension: 'jsonl', type: 'application/jsonl' },
+  records: { label: 'Records', hint: 'JSON Lines', extension: 'jsonl', type: 'application/jsonl' },
   table: { label: 'Table', hint: 'CSV', extension: 'csv', type: 'text/csv' },
   evidence: {
     label: 'Evidence',
-    hint: 'JSON lines, one bundle on each',
+    hint: 'JSON Lines, a call on each',
     extension: 'jsonl',
     type: 'application/jsonl',
   },
@@ -52,7 +52,7 @@ export async function exportCalls(
   },
 ): Promise<Exported> {
   const parts: string[] = kind === 'table' ? [writeCsvLine(NAMES)] : []
-  const countMax = kind === 'evidence' ? BUNDLES_MAX : CALLS_MAX
+  const countMax = kind === 'evidence' ? EVIDENCE_MAX : CALLS_MAX
   let count = 0
   let missing = 0
   let length = 0
@@ -65,7 +65,7 @@ export async function exportCalls(
         return { text: parts.join(''), count, isCut: true, missing }
       const part =
         kind === 'evidence'
-          ? await readBundle(session, call)
+          ? await readEvidenceLine(session, call)
           : kind === 'table'
             ? lineOf(call, known)
             : `${JSON.stringify(call)}\n`
@@ -98,8 +98,11 @@ async function* pagesOf(
   } while (cursor !== null)
 }
 
-/** Returns a bundle as one line: line ends between members become spaces. Null without a bundle. */
-async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
+/** Returns evidence as one line: line ends between members become spaces. Null without evidence. */
+async function readEvidenceLine(
+  session: Pick<Session, 'askText'>,
+  call: Call,
+): Promise<string | null> {
   try {
     const text = await session.askText(`${HISTORY_PATH}/${call.hash}/evidence`)
     return `${text.trim().replace(/[\r\n]+/g, ' ')}\n`

@@ -91,10 +91,10 @@ function Check() {
         <div>
           <dt>On the command line</dt>
           <dd>
-            A file: what the client or the proxy saved, or a bundle.
+            A file of evidence, which the client, the proxy or the gateway wrote:
             <CodeBlock
               label="the command that checks a file"
-              text="npx affidavit verify proof.json --policy policy.json"
+              text="npx affidavit verify evidence.json --policy policy.json"
             />
             An answer of this gateway, by its <code>hash</code>:
             <CodeBlock

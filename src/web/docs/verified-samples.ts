@@ -45,9 +45,9 @@ const answer = await openai.chat.completions.create({ model: '${model}', message
 console.log(answer.choices[0].message.content)
 
 const anchored = await affidavit.anchored(affidavit.proofs.latest)
-writeFileSync('proof.json', anchored.save())`,
+writeFileSync('evidence.json', anchored.save())`,
     after:
-      'The client encrypts the call to an enclave that `policy.json` accepts and checks the answer: an answer that fails a check is an error. `proof.json` is your evidence.',
+      'The client encrypts the call to an enclave that `policy.json` accepts and checks the answer: an answer that fails a check is an error. `evidence.json` is your evidence.',
   }),
 
   Python: ({ origin, model }) => ({

@@ -147,7 +147,7 @@ function BundleReportView({
       )}
       {facts !== null && source !== null && (
         <p>
-          This bundle says it is from <OneLine text={saySource(source)} />: a hint, not checked.{' '}
+          This evidence says it is from <OneLine text={saySource(source)} />: a hint, not checked.{' '}
           <OneLine text={adviseOnSource(judged) ?? ''} />
         </p>
       )}

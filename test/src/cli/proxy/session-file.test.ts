@@ -1,16 +1,14 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
-import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
-import { writeEvidence } from '#attestation/evidence/create-evidence.ts'
 import { readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
-import type { AnchoredEvidence, KeptProof } from '#client/anchored.ts'
-import type { Proof } from '#client/proof.ts'
+import type { KeptProof } from '#client/anchored.ts'
 import { createSession, type SessionStart } from '#client/session.ts'
 import { openSessionFile } from '#src/cli/proxy/session-file.ts'
 import { buildCalls, EXCHANGES, SESSION_ID } from '../../../attestation/session/build-session.ts'
 import { folderOfTest } from '../../../support/folders.ts'
+import { ANCHORED, anchored, neverAnchored, proofOf } from './session-calls.ts'
 
 let folder: string
 let path: string
@@ -19,8 +17,6 @@ beforeEach(() => {
   path = join(folder, 'run.json')
 })
 
-const neverAnchored = () => Promise.reject(new Error('expected no call of anchored'))
-
 /** The files of a session, without its lock. */
 const namesIn = (folder: string) =>
   readdirSync(folder)
@@ -28,24 +24,10 @@ const namesIn = (folder: string) =>
     .toSorted()
 
 const ID = SESSION_ID
-/** Three calls of a session, of which the last says so, with and without their anchors. */
-const ANCHORED = buildCalls({ exchanges: EXCHANGES.slice(0, 3) })
-const KEPT = ANCHORED.map((call) => ({ ...call, transaction: null, block: null }))
 const HASHES = ANCHORED.map(({ record }) => record.hash)
 /** The first call, which says that it is the last. */
 const [LAST_AND_FIRST] = buildCalls({ exchanges: EXCHANGES.slice(0, 1) })
-
-const proofOf = (evidence: EvidenceBundle | undefined) => {
-  if (evidence === undefined) throw new Error('expected a call')
-  return { evidence, save: () => writeEvidence(evidence) } as Proof
-}
-const sessionProof = (n: number) => proofOf(KEPT[n])
-
-/** The gateway has the anchor of each call. */
-const anchored = async ({ evidence: kept }: KeptProof): Promise<AnchoredEvidence> => {
-  const evidence = ANCHORED.find(({ record }) => record.hash === kept.record.hash) ?? kept
-  return { evidence, save: () => writeEvidence(evidence), report: {} as AnchoredEvidence['report'] }
-}
+const sessionProof = (n: number) => proofOf(ANCHORED[n])
 
 /** The calls in the file, each with its anchor. */
 function readCalls(): readonly JsonObject[] {
