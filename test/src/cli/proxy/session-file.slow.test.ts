@@ -1,10 +1,22 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, truncateSync } from 'node:fs'
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
-import type { AnchoredEvidence } from '#client/anchored.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { writeEvidence } from '#attestation/evidence/create-evidence.ts'
+import { readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
+import type { AnchoredEvidence, KeptProof } from '#client/anchored.ts'
 import type { Proof } from '#client/proof.ts'
 import { openSessionFile } from '#src/cli/proxy/session-file.ts'
+import { buildCalls, EXCHANGES, SESSION_ID } from '../../../attestation/session/build-session.ts'
 import { mountSmallDisk } from '../../../faults/small-disk.ts'
 import { needNo } from '../../../support/needs.ts'
 
@@ -17,13 +29,15 @@ afterEach(() => {
     for (const name of readdirSync(path)) rmSync(join(path, name), { recursive: true })
 })
 
-/** The part of a proof that the file keeps. */
-const proofOf = (hash: string, line: string) =>
-  ({ hash, request: {}, answer: {}, unanswered: [], save: () => `${line}\n` }) as unknown as Proof
+const ANCHORED = buildCalls({ exchanges: EXCHANGES.slice(0, 2), isOpen: true })
 
-/** The evidence of a call. */
-const anchoredAs = (text: string) =>
-  ({ text, bundle: { record: { response: {} } } }) as unknown as AnchoredEvidence
+/** A proof of this call, saved as this text. */
+const proofOf = (n: number, text = writeEvidence(ANCHORED[n] as EvidenceBundle)) =>
+  ({ evidence: ANCHORED[n], save: () => text }) as unknown as Proof
+
+/** The gateway's evidence is what was kept. */
+const anchored = async ({ evidence }: KeptProof): Promise<AnchoredEvidence> =>
+  ({ evidence }) as AnchoredEvidence
 
 const neverAnchored = () => Promise.reject(new Error('expected no call of anchored'))
 
@@ -31,40 +45,67 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
   it('a call that did not fit leaves no part of its line, so that the next call is readable', async () => {
     const path = join(disk?.path ?? '', 'lines.json')
     const file = await openSessionFile(path, { anchored: neverAnchored })
-    await file.keep(proofOf('a', '"first"'))
+    await file.keep(proofOf(0, '"first"\n'))
     await disk?.fill()
-    const filler = join(disk?.path ?? '', 'filler')
-    truncateSync(filler, statSync(filler).size - 8_192)
-    const long = proofOf('b', JSON.stringify('x'.repeat(100_000)))
+    freeBytes(8_192)
+    const long = proofOf(1, `${JSON.stringify('x'.repeat(100_000))}\n`)
     await expect(file.keep(long)).rejects.toMatchObject({ code: 'ENOSPC' })
     await disk?.free()
-    await file.keep(proofOf('c', '"third"'))
+    await file.keep(proofOf(1, '"third"\n'))
     expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"first"\n"third"\n')
     await file.close()
   })
 
-  it('a bundle whose first write failed is whole after it is completed again', async () => {
-    const path = join(disk?.path ?? '', 'again.json')
-    const file = await openSessionFile(path, {
-      anchored: async () => anchoredAs('{}'),
-    })
-    for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
-    await disk?.fill()
-    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
-    file.complete('key', { id: 'ab', unanswered: [] })
-    await expect.poll(() => said.mock.calls.join()).toContain('ENOSPC')
-    said.mockRestore()
-    await disk?.free()
-    file.complete('key', { id: 'ab', unanswered: [] })
-    expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 0 })
-    expect(JSON.parse(readFileSync(path, 'utf8')).calls).toEqual([{}, {}])
-  })
+  it.each([
+    ['first', 0],
+    ['second', 1],
+  ])(
+    'a file whose %s write failed has whole lines, and all after it is completed again',
+    async (_, n) => {
+      const path = join(disk?.path ?? '', 'again.json')
+      const times = Array.from({ length: 1_000 }, () => ({
+        notary: `0x${'ab'.repeat(20)}`,
+        times: 1,
+      }))
+      const file = await openSessionFile(path, {
+        anchored: async ({ evidence }) =>
+          anchored({ evidence: { ...evidence, unanswered: times } }),
+      })
+      const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+      file.complete('key', { id: SESSION_ID, unanswered: [] })
+      for (const before of Array(n).keys()) await file.keep(proofOf(before))
+      await expect.poll(() => countLines(path)).toBe(n)
+      await disk?.fill()
+      freeBytes(16_384 + 4_096)
+      await file.keep(proofOf(n))
+      await expect.poll(() => said.mock.calls.join()).toContain('ENOSPC')
+      expect(countLines(path)).toBe(n)
+      said.mockRestore()
+      await disk?.free()
+      if (n === 0) await file.keep(proofOf(1))
+      file.complete('key', { id: SESSION_ID, unanswered: [] })
+      expect(await file.close()).toEqual({ waiting: 0, isOpen: true })
+      expect(countLines(path)).toBe(n + (n === 0 ? 2 : 1))
+    },
+  )
 })
 
-it('a session takes no call with which its bundle could be too large to be read', async () => {
+/** Leaves this much place on the full disk. */
+function freeBytes(count: number): void {
+  const filler = join(disk?.path ?? '', 'filler')
+  truncateSync(filler, statSync(filler).size - count)
+}
+
+/** The calls in the file. Throws for a part of a line. */
+function countLines(path: string): number {
+  if (!existsSync(path) || statSync(path).size === 0) return 0
+  return readEvidenceLines(readFileSync(path))?.length ?? 0
+}
+
+it('a session takes no call with which its file could be too large to be read', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
   const file = await openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
-  const large = proofOf('a', 'x'.repeat(32 * 1024 * 1024))
+  const large = proofOf(0, 'x'.repeat(32 * 1024 * 1024))
   let kept = 0
   for (; !file.isFull(); kept++) await file.keep(large)
   expect(kept).toBe(7)
