@@ -1,7 +1,6 @@
 import type { SessionPlace } from '#attestation/demands.ts'
 import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
-import { writeEvidence } from '#attestation/evidence/create-evidence.ts'
-import { CALLS_MAX } from '#attestation/evidence/evidence-lines.ts'
+import { CALLS_MAX, writeEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import type { Unanswered } from '#attestation/unanswered.ts'
 import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 import { AffidavitError } from './errors.ts'
@@ -95,9 +94,9 @@ export function writeSession(
   lost: readonly Unanswered[],
 ): string {
   const last = calls.length - 1
-  return calls
-    .map((call, at) => writeEvidence(at === last ? withUnanswered(call, lost) : call))
-    .join('')
+  return writeEvidenceLines(
+    calls.map((call, at) => (at === last ? withUnanswered(call, lost) : call)),
+  )
 }
 
 export function withUnanswered(

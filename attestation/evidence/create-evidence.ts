@@ -55,9 +55,10 @@ export function saveEvidence(
 }
 
 /**
- * Adds the anchor from a gateway's evidence of the same call to what its caller kept. Throws
- * ProofError `other_evidence` naming the member that differs. Does NOT check the result: see
- * verifyBundle.
+ * Adds the anchor from a gateway's evidence of the same call to what its caller kept, and the
+ * source and the provider's document, if they are missing. All other members stay as they were
+ * kept: a part that was redacted stays left out. Throws ProofError `other_evidence` naming the
+ * member that differs. Does NOT check the result: see verifyBundle.
  */
 export function completeEvidence(own: EvidenceBundle, given: EvidenceBundle): EvidenceBundle {
   for (const member of SIGNED_MEMBERS)
@@ -66,37 +67,33 @@ export function completeEvidence(own: EvidenceBundle, given: EvidenceBundle): Ev
         'other_evidence',
         `expected evidence of the same call: ${member} differs from the kept one`,
       )
-  const { record, events, idempotent, unanswered } = own
+  const { no_block: _, provider_evidence: part, ...kept } = own
+  const { source, transaction, block, no_block } = given
+  const provider = part?.document === undefined ? (given.provider_evidence ?? part) : part
   return {
-    ...given,
-    record: fillRecord(given.record, record),
-    ...(events === undefined ? {} : { events }),
-    ...(idempotent === undefined ? {} : { idempotent }),
-    ...(unanswered === undefined ? {} : { unanswered }),
+    ...(source === undefined ? {} : { source }),
+    ...kept,
+    record: withAnchor(fillStream(own, given.record), given.record),
+    transaction,
+    block,
+    ...(no_block === undefined ? {} : { no_block }),
+    ...(provider === undefined ? {} : { provider_evidence: provider }),
   }
 }
 
 const SIGNED_MEMBERS = ['hash', 'public_key', 'signature', 'receipt'] as const
 
-/** Fills the parts that a record leaves out with those of another. */
-function fillRecord(record: BundleRecord, other: BundleRecord): BundleRecord {
-  const filled =
-    'request' in record || !('request' in other) ? record : withRequest(record, other.request)
-  return 'response' in filled || !('response' in other)
-    ? filled
-    : withResponse(filled, other.response)
+function withAnchor(
+  { reanchored: _, ...record }: BundleRecord,
+  { log, tx_hash, reanchored }: BundleRecord,
+): BundleRecord {
+  return { ...record, log, tx_hash, ...(reanchored === undefined ? {} : { reanchored }) }
 }
 
-function withRequest(
-  { request_hash: _, ...rest }: BundleRecord & { readonly request_hash: string },
-  request: JsonObject,
-): BundleRecord {
-  return { ...rest, request }
-}
-
-function withResponse(
-  { response_hash: _, ...rest }: BundleRecord & { readonly response_hash: string },
-  response: JsonObject,
-): BundleRecord {
-  return { ...rest, response }
+/** A stream without its usage gets the response, which its events show anyway. */
+function fillStream({ record, events }: EvidenceBundle, given: BundleRecord): BundleRecord {
+  if (events === undefined || 'response' in record || !('response' in given)) return record
+  if (!hasSignedHash({ ...record }, given.response)) return record
+  const { response_hash: _, ...rest } = record
+  return { ...rest, response: given.response }
 }

@@ -17,17 +17,29 @@ export function writeEvidenceLines(calls: readonly JsonObject[]): string {
     .join('')
 }
 
-/** Leaves a provider's document out of each call that another call before it has it for. */
+/** The first call with a provider's document has it, if any call does; the later ones leave it out. */
 function leaveOutRepeats(calls: readonly JsonObject[]): readonly JsonObject[] {
-  const known = new Set<Json>()
+  const documents = new Map<Json, Json>()
+  for (const call of calls) {
+    const document = memberAt(call, ...DOCUMENT)
+    if (document !== undefined) documents.set(memberAt(call, ...DIGEST) ?? null, document)
+  }
   return calls.map((call) => {
-    const sha256 = memberAt(call, 'provider_evidence', 'sha256')
-    if (sha256 === undefined) return call
-    if (known.has(sha256)) return { ...call, provider_evidence: { sha256 } }
-    known.add(sha256)
-    return call
+    const part = memberOf(call, 'provider_evidence')
+    if (!isJsonObject(part)) return call
+    const { document: _, ...rest } = part
+    const digest = memberOf(part, 'sha256') ?? null
+    const document = documents.get(digest)
+    documents.delete(digest)
+    return {
+      ...call,
+      provider_evidence: { ...rest, ...(document === undefined ? {} : { document }) },
+    }
   })
 }
+
+const DIGEST = ['provider_evidence', 'sha256'] as const
+const DOCUMENT = ['provider_evidence', 'document'] as const
 
 /** The evidence of calls as a page has it: that of one call, or a list. */
 export function callsInPage(calls: readonly JsonObject[]): Json {
@@ -48,21 +60,29 @@ export function readEvidenceLines(bytes: Uint8Array): readonly JsonObject[] | nu
   const calls: JsonObject[] = []
   for (let place = 0; place < bytes.length; ) {
     const { json, end } = readLine(bytes, place)
-    if (!isEvidence(json))
-      throw invalid(`line ${calls.length + 1}`, `${BUNDLE_FORMAT}, as in line 1`)
-    if (calls.length === CALLS_MAX) throw invalid('the file', `at most ${CALLS_MAX} lines`)
-    calls.push(json)
+    calls.push(callAt(json, calls.length))
     place = end
   }
   return shareDocuments(calls)
 }
 
+/** Reads the array of a saved page as readEvidenceLines reads lines. */
+export function readEvidenceArray(values: readonly Json[]): readonly JsonObject[] {
+  return shareDocuments(values.map(callAt))
+}
+
+function callAt(json: Json, at: number): JsonObject {
+  if (at === CALLS_MAX) throw invalid('the file', `at most ${CALLS_MAX} lines`)
+  if (isEvidence(json)) return json
+  throw invalid(`line ${at + 1}`, `${BUNDLE_FORMAT}, as in line 1`)
+}
+
 /** Gives each call the provider's document that a call before it has. */
-export function shareDocuments(calls: readonly JsonObject[]): readonly JsonObject[] {
+function shareDocuments(calls: readonly JsonObject[]): readonly JsonObject[] {
   const known = new Map<Json, Json>()
   return calls.map((call) => {
-    const digest = memberAt(call, 'provider_evidence', 'sha256') ?? null
-    const document = memberAt(call, 'provider_evidence', 'document')
+    const digest = memberAt(call, ...DIGEST) ?? null
+    const document = memberAt(call, ...DOCUMENT)
     if (document !== undefined) known.set(digest, document)
     const earlier = known.get(digest)
     const part = memberOf(call, 'provider_evidence')

@@ -5,7 +5,7 @@ import { splitNamedEvents } from '../dialects/event-text.ts'
 import { readKeptStream } from '../dialects/kept-stream.ts'
 import { FormatError } from '../errors.ts'
 import { parseEvidenceBundle } from '../evidence/bundle.ts'
-import { readEvidenceLines, shareDocuments } from '../evidence/evidence-lines.ts'
+import { readEvidenceArray, readEvidenceLines } from '../evidence/evidence-lines.ts'
 import { streamIn } from '../evidence/kept-events.ts'
 import { JsonError } from '../json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../json/parse-strict.ts'
@@ -86,8 +86,8 @@ function evidenceOf(calls: readonly JsonObject[]): Evidence {
 function readPage(page: Uint8Array, requestBody: Uint8Array | null): Evidence {
   const value = readJson(evidenceIn(page), 'the input')
   if (!isJsonArray(value)) return readValue(value, requestBody)
-  if (value.length === 0 || !value.every(isJsonObject)) throw unfit('expected evidence in the page')
-  return evidenceOf(shareDocuments(value))
+  if (value.length === 0) throw unfit('expected evidence in the page')
+  return evidenceOf(withEvidenceError(() => readEvidenceArray(value)))
 }
 
 function readValue(value: Json, requestBody: Uint8Array | null): Evidence {

@@ -156,7 +156,7 @@ function stepsOf(
   bundle: EvidenceBundle | null,
 ): readonly TimelineStep[] {
   const leftOut = (part: string) => ({ kind: 'other', name: 'left out', text: part }) as const
-  const isAnswered = bundle !== null && 'response' in bundle.record
+  const isAnswered = bundle !== null && responseOf(bundle) !== null
   const steps: readonly TurnStep[] = [
     ...(relation.kind === 'left out' ? [leftOut('the request')] : []),
     ...[...added, ...answer].map(({ step }) => step),

@@ -3,10 +3,11 @@ import { sayNoBlock } from '#attestation/evidence/anchor-checks.ts'
 import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
 import { completeEvidence } from '#attestation/evidence/create-evidence.ts'
 import { callsInPage, writeEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { isHtml, putEvidence } from '#attestation/report/evidence-page.ts'
 import { printable } from '#attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES, worstOf } from '../faults.ts'
-import { listFiles, readSource, writeFileWhole } from '../files.ts'
+import { isUrl, listFiles, readSource, writeFileWhole } from '../files.ts'
 import type { GatewayAccessOptions } from '../options.ts'
 import { readCall, readEvidenceFile } from './read-evidence.ts'
 
@@ -33,10 +34,12 @@ export async function completeFiles(
 
 /**
  * Adds the anchors from the gateway to the calls of a file that have none yet. Returns what was
- * done. If the anchor of a call is missing still, writes the others, and throws CliError. Does NOT
- * check the evidence: see verifyBundle.
+ * done. If the anchor of a call is missing still, or makes a check fail, writes the others, and
+ * throws CliError. Does NOT check the rest of the evidence: see verifyBundle.
  */
 async function completeFile(file: string, options: GatewayAccessOptions): Promise<string> {
+  if (file === '-' || isUrl(file))
+    throw new CliError('expected a file, because the anchors are added to it', EXIT_CODES.usage)
   const bytes = await readSource(file)
   const calls = readEvidenceFile(bytes, printable(file), EXIT_CODES.usage)
   const waiting = calls.filter(({ block }) => block === null)
@@ -71,7 +74,18 @@ async function complete(
     ({ message }) => new CliError(`the gateway gave evidence of another call: ${message}`),
   )
   if (whole.block === null) throw new CliError(sayNoBlock(whole), EXIT_CODES.unavailable)
+  const before = new Set((await failedIn(call)).map(({ name }) => name))
+  const failed = (await failedIn(whole)).find(({ name }) => !before.has(name))
+  if (failed !== undefined)
+    throw new CliError(
+      `the gateway's anchor is invalid: ${failed.name}: ${printable(failed.detail)}`,
+    )
   return whole
+}
+
+async function failedIn(call: EvidenceBundle) {
+  const { checks } = await verifyBundle({ ...call }, {})
+  return checks.filter(({ outcome }) => outcome === 'failed')
 }
 
 /** Writes the calls in the form of the file: a saved page, or JSON Lines. */

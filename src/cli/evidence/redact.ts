@@ -54,8 +54,10 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
  * Throws if a part was already removed. Throws if a part is not the signed part, because the
  * evidence stays invalid after the part's removal.
  */
-function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
-  const gone = redactedParts(record).find((part) => parts.includes(part))
+function checkWhole({ record, events }: EvidenceBundle, parts: readonly RedactablePart[]): void {
+  const gone = redactedParts(record).find(
+    (part) => parts.includes(part) && (part === 'request' || events === undefined),
+  )
   if (gone !== undefined)
     throw new CliError(`this evidence already has no ${gone}: there is nothing to redact`)
   const withheld = {

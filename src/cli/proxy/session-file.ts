@@ -53,7 +53,7 @@ export const CLOSE_TIMEOUT_MS = 15_000
 const LOCK_TIMEOUT_MS = 60_000
 /** Largest call with its answer, bytes. */
 const CALL_BYTES_MAX = 32 * 1024 * 1024
-/** The document, the block and the other proofs of a call, bytes. */
+/** The block and the other proofs of a call, bytes. */
 const PROOFS_BYTES = 48 * 1024
 /** Pause before the gateway is asked again, milliseconds. */
 const PAUSE_MS = 2_000
@@ -89,7 +89,7 @@ async function openLocked(
   const journal = `${path}.calls`
   const { calls: waiting, start, owner } = await readJournal(journal)
   const isWritten = await isThere(path)
-  if (start === undefined && isWritten)
+  if (waiting.length === 0 && isWritten)
     throw new CliError(`${printable(path)} exists: name a new file for the session`)
   const calls = await openJournal(journal)
   const lines = createLineWriter(path, isWritten ? waiting.length : 0)
@@ -145,7 +145,9 @@ async function openLocked(
       queue.push({ evidence: proof.evidence })
       added()
     },
-    isFull: () => calls.size() + count * PROOFS_BYTES > SOURCE_BYTES_MAX - CALL_BYTES_MAX,
+    isFull: () =>
+      calls.size() + count * PROOFS_BYTES + lines.documentsSize() >
+      SOURCE_BYTES_MAX - CALL_BYTES_MAX,
     complete(apiKey, session) {
       key = apiKey
       written = session
@@ -169,8 +171,8 @@ async function openLocked(
 }
 
 /**
- * After each call that was added, the file is complete. The file of an earlier run stays until the
- * new one has `written` calls.
+ * After each call, added or not, the file is complete. It has each document of a provider once. The
+ * file of an earlier run stays until the new one has `written` calls.
  */
 function createLineWriter(path: string, written: number) {
   const part = `${path}.part`
@@ -181,6 +183,8 @@ function createLineWriter(path: string, written: number) {
   /** Where the line of `last` begins, and where it ends. */
   let start = 0
   let end = 0
+  /** The sizes of the providers' documents in the file, by their digests. */
+  const documents = new Map<string, number>()
   /** If this fails, nothing follows the lines before. */
   async function writeLine(to: FileHandle, evidence: EvidenceBundle, at: number): Promise<void> {
     const bytes = Buffer.from(writeEvidence(evidence))
@@ -196,12 +200,20 @@ function createLineWriter(path: string, written: number) {
     start = at
     end = at + bytes.length
   }
+  function withoutRepeat(evidence: EvidenceBundle): EvidenceBundle {
+    const { sha256, document } = evidence.provider_evidence ?? {}
+    if (sha256 === undefined || document === undefined) return evidence
+    return documents.has(sha256) ? { ...evidence, provider_evidence: { sha256 } } : evidence
+  }
 
   return {
     async add(evidence: EvidenceBundle): Promise<void> {
       file ??= await open(isPart ? part : path, 'w', 0o600)
-      await writeLine(file, evidence, end)
-      last = evidence
+      const line = withoutRepeat(evidence)
+      await writeLine(file, line, end)
+      last = line
+      const { sha256, document } = line.provider_evidence ?? {}
+      if (sha256 !== undefined && document !== undefined) documents.set(sha256, document.length)
       count += 1
       if (isPart && count === written) {
         await file.sync()
@@ -209,6 +221,7 @@ function createLineWriter(path: string, written: number) {
         isPart = false
       }
     },
+    documentsSize: () => [...documents.values()].reduce((sum, size) => sum + size, 0),
     /** The last call states the requests without a proven answer. */
     async close(lost: CallSession['unanswered']): Promise<void> {
       await using closing = file

@@ -14,6 +14,7 @@ import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { ATTACKS, HARMLESS } from '../kept-streams.ts'
+import { buildAttested } from './build-attested.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from './build-evidence.ts'
 import { buildStream, withChunks } from './build-stream.ts'
 import { isValid } from './check-schema.ts'
@@ -139,6 +140,31 @@ describe('what a client saves, and the anchor that is added later', () => {
     const { events: _events, ...ofGateway } = bundle
     const redacted = redactBundle(ofGateway, { request: true })
     expect((await verify(completeEvidence(saved, redacted))).verdict).toBe('verified')
+  })
+
+  it('the anchor replaces no content, no document and no source that its caller kept', () => {
+    const { bundle } = buildAttested()
+    const kept = { ...bundle, transaction: null, block: null, source: { operator: 'Kept' } }
+    const given = {
+      ...bundle,
+      record: { ...bundle.record, request: { model: 'demo/echo', messages: [] }, attestation: '' },
+      boot_configuration: {},
+      source: { operator: 'Given' },
+      unanswered: [{ notary: `0x${'ab'.repeat(20)}`, times: 1 }],
+    }
+    const whole = { ...bundle, source: kept.source }
+    expect(completeEvidence(kept, given)).toEqual(whole)
+    const { provider_evidence: _, ...bare } = given
+    expect(completeEvidence(kept, bare)).toEqual(whole)
+    const { provider_evidence: _own, ...open } = kept
+    expect(completeEvidence(open, given)).toEqual(whole)
+  })
+
+  it('a part that was redacted stays left out when the anchor is added', () => {
+    const redacted = redactBundle(own, { request: true, response: true })
+    expect(completeEvidence(redacted, whole)).toEqual(
+      redactBundle(whole, { request: true, response: true }),
+    )
   })
 
   it.each(['hash', 'public_key', 'signature', 'receipt'] as const)(

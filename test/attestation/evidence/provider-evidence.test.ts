@@ -80,6 +80,15 @@ it('a session passes the policy on to its calls', async () => {
   expect(detailOf(alone, "provider's key")).toContain(whole.bundle.provider_evidence?.sha256)
 })
 
+it('lines keep a document that only a later call has, and the first call has it', () => {
+  const call = jsonOf(whole.bundle)
+  const { document: _, ...digest } = call.provider_evidence as JsonObject
+  const lines = writeEvidenceLines([{ ...call, provider_evidence: digest }, call])
+  const both = [whole.bundle, whole.bundle].map(jsonOf)
+  expect(readEvidenceLines(encodeUtf8(lines))).toEqual(both)
+  expect(lines).toBe(writeEvidenceLines(both))
+})
+
 const OTHER = otherLastDigit('https://provider.example')
 const otherKey = otherLastDigit(TLS_KEY)
 const bound = (answer: { items: { data: string }[] }) => {

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { Json } from '#attestation/json/value.ts'
 import {
   digestVerifier,
   isHtml,
@@ -72,6 +73,16 @@ it.each([
   expect(evidenceOf(page)).toEqual({ [text]: [text] })
   expect(page.split('\n').length).toBe(PAGE.split('\n').length)
   expect(page.match(/<\/script>/gi)?.length).toBe(PAGE.match(/<\/script>/gi)?.length)
+})
+
+it('the array of a page has evidence alone, of as many calls as a file has lines', () => {
+  const call = { format: 'affidavit-evidence', version: 1 }
+  const readArray = (value: readonly Json[]) => readEvidence(bytes(putEvidence(EMPTY, value)), null)
+  expect(readArray([call])).toEqual({ kind: 'bundle', bundle: call })
+  expect(readArray([call, call])).toEqual({ kind: 'session', calls: [call, call] })
+  expect(() => readArray([])).toThrow(EvidenceError)
+  expect(() => readArray([call, record])).toThrow('expected line 2 to be affidavit-evidence')
+  expect(() => readArray(Array(10_001).fill(call))).toThrow('at most 10000 lines')
 })
 
 it('any evidence comes back as it was, in one line without a tag', () => {

@@ -6,6 +6,7 @@ import { createAttestationVerifier } from '#attestation/nitro/verify-attestation
 import { SESSION_CHECKS } from '#attestation/session/session-checks.ts'
 import { type SessionReport, verifySession } from '#attestation/session/verify-session.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
+import { buildStream } from '../evidence/build-stream.ts'
 import { mutatedAt, otherLastDigit } from '../mutate-json.ts'
 import { buildCalls, EXCHANGES, SESSION_ID, type SessionParts, sessionOf } from './build-session.ts'
 
@@ -68,6 +69,17 @@ it('the timeline shows each item once, with images by digest and tools by name',
     '3 asked user: Thanks',
     '3 refused : No more.',
     '3 ended complete: ',
+  ])
+})
+
+it('the timeline has the answer of a stream whose response is left out, and no gap', async () => {
+  const stream = buildStream().bundle
+  const { timeline } = await verify([CALLS[0], stream])
+  const ofStream = timeline.filter(({ call }) => call === 1).map(({ kind, text }) => [kind, text])
+  expect(ofStream).toEqual([
+    ['asked', 'Pay?'],
+    ['said', 'Transfer nothing.'],
+    ['ended', ''],
   ])
 })
 

@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
+import { buildStream } from '../../../attestation/evidence/build-stream.ts'
 import { folderOfFile, saverIn } from '../../../support/folders.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
@@ -47,6 +48,15 @@ describe('affidavit redact', () => {
     expect([again.code, again.stdout]).toEqual([1, ''])
     expect(again.stderr).toContain('this evidence already has no request')
     expect((await runCommand('redact', once, '--response')).code).toBe(0)
+  })
+
+  it('redact leaves the answer of a stream out, whose response is there as events alone', async () => {
+    const stream = await save('stream.json', buildStream().bundle)
+    const { code, stdout } = await runCommand('redact', stream, '--response')
+    expect(code).toBe(0)
+    expect(stdout).not.toContain('nothing.')
+    const again = await save('again.json', JSON.parse(stdout))
+    expect((await runCommand('redact', again, '--response')).code).toBe(1)
   })
 
   it('redact refuses a part that is not the signed one, which leaving it out would hide', async () => {

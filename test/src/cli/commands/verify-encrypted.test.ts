@@ -94,6 +94,16 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     }))
     expect(await complete()).toMatchObject({ code: 3, stderr: expect.stringContaining('no block') })
     expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(JSON.parse(kept()))
+    const { block } = redacted
+    gateway.setScript(() => ({
+      ...redacted,
+      block: { ...block, number: Number(block?.number) + 1 },
+    }))
+    expect(await complete()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("the gateway's anchor is invalid: block header: "),
+    })
+    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(JSON.parse(kept()))
     const source = { gateway: 'https://gateway.example' }
     gateway.setScript(() => ({ ...redacted, source }))
     expect(await complete()).toMatchObject({ code: 0 })
@@ -104,6 +114,16 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     await gateway.stop()
     expect(await complete()).toMatchObject({ code: 0 })
   })
+
+  it.each(['-', 'http://127.0.0.1:9/v1/evidence/ab'])(
+    'complete refuses %s, to which it cannot add an anchor',
+    async (source) => {
+      expect(await runCommand('complete', source)).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining('expected a file'),
+      })
+    },
+  )
 
   it('complete, redact and evidence --html take a line of a file, a file, a folder and a saved page', async () => {
     const gateway = await startScriptedEndpoint()

@@ -6,6 +6,7 @@ import type { JsonObject } from '#attestation/json/value.ts'
 import type { KeptProof } from '#client/anchored.ts'
 import { createSession, type SessionStart } from '#client/session.ts'
 import { openSessionFile } from '#src/cli/proxy/session-file.ts'
+import { buildAttested } from '../../../attestation/evidence/build-attested.ts'
 import { buildCalls, EXCHANGES, SESSION_ID } from '../../../attestation/session/build-session.ts'
 import { folderOfTest } from '../../../support/folders.ts'
 import { ANCHORED, anchored, neverAnchored, proofOf } from './session-calls.ts'
@@ -168,6 +169,33 @@ describe('a session that stops and starts again', () => {
     const opening = openSessionFile(path, { anchored: neverAnchored })
     await expect(opening).rejects.toThrow(/^line 2 of /)
     await expect(openSessionFile(path, { anchored: neverAnchored })).rejects.toThrow(message)
+  })
+
+  it('a file that is there before the first call is not overwritten', async () => {
+    const file = await openSessionFile(path, { anchored: neverAnchored })
+    await file.keepLost(ID, { call, unanswered: lostAt(0, 1) })
+    await file.close()
+    writeFileSync(path, 'other')
+    const opening = openSessionFile(path, { anchored: neverAnchored })
+    await expect(opening).rejects.toThrow('exists: name a new file for the session')
+    expect(readFileSync(path, 'utf8')).toBe('other')
+  })
+
+  it("the file has each provider's document once, also when requests are added to its last call", async () => {
+    const { bundle } = buildAttested()
+    const { provider_evidence: part } = bundle
+    const withDocument = async (kept: KeptProof): Promise<AnchoredEvidence> => {
+      const { evidence, ...rest } = await anchored(kept)
+      return { ...rest, evidence: { ...evidence, ...(part ? { provider_evidence: part } : {}) } }
+    }
+    const file = await openSessionFile(path, { anchored: withDocument })
+    for (const n of [0, 1, 2]) await file.keep(sessionProof(n))
+    file.complete('key', { id: ID, unanswered: lostAt(2, 1) })
+    await file.close()
+    const text = readFileSync(path, 'utf8')
+    expect(text.split(part?.document ?? '')).toHaveLength(2)
+    expect(readCalls().map((call) => call.provider_evidence)).toEqual([part, part, part])
+    expect(readCalls()[2]?.unanswered).toEqual(lostAt(2, 1))
   })
 
   it('a proxy waits until another one has finished with the file', async () => {
