@@ -17,7 +17,9 @@ export function writeEvidenceLines(calls: readonly JsonObject[]): string {
     .join('')
 }
 
-/** The first call with a provider's document has it, if any call does; the later ones leave it out. */
+/**
+ * The first call with a provider's document has it, if any call does. The later ones leave it out.
+ */
 function leaveOutRepeats(calls: readonly JsonObject[]): readonly JsonObject[] {
   const documents = new Map<Json, Json>()
   for (const call of calls) {

@@ -116,7 +116,7 @@ async function judgeOne(job: Job, read: JobPolicy): Promise<JobOutcome> {
     judgeEvidence(evidence, { expected, kept, verifier, askChain: ask })
   const { judged, unreached } = await judge(askChain).then(
     (judged) => ({ judged, unreached: null }),
-    // The file keeps the verdict that it has without a chain: a wrong or silent endpoint is not its fault.
+    // A wrong or silent endpoint is not the file's fault: it keeps its verdict without a chain.
     async (fault: unknown) => {
       if (!(fault instanceof AffidavitError)) throw fault
       return { judged: await judge(null), unreached: fault.message }
