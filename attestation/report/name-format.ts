@@ -5,12 +5,14 @@
  */
 export function nameFormat(bytes: Uint8Array): string | null {
   const [first, second, third] = bytes
-  if (first === 0xef && second === 0xbb && third === 0xbf) return 'a byte order mark first'
+  if (first === 0xef && second === 0xbb && third === 0xbf) return BYTE_ORDER_MARK
   if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) return 'UTF-16'
   if (first === 0x1f && second === 0x8b) return 'gzip'
   const start = bytes.find((byte) => !WHITE_SPACE.has(byte))
   if (start === undefined) return 'nothing'
   return start === 0x3c ? 'HTML or XML' : null
 }
+
+export const BYTE_ORDER_MARK = 'a byte order mark first'
 
 const WHITE_SPACE: ReadonlySet<number> = new Set([0x09, 0x0a, 0x0d, 0x20])

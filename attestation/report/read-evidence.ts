@@ -7,7 +7,7 @@ import { FormatError } from '../errors.ts'
 import { parseEvidenceBundle } from '../evidence/bundle.ts'
 import { readEvidenceArray, readEvidenceLines } from '../evidence/evidence-lines.ts'
 import { streamIn } from '../evidence/kept-events.ts'
-import { JsonError } from '../json/json-error.ts'
+import { JsonError, type JsonErrorCode } from '../json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../json/parse-strict.ts'
 import {
   isJsonArray,
@@ -19,7 +19,7 @@ import {
 } from '../json/value.ts'
 import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
-import { nameFormat } from './name-format.ts'
+import { BYTE_ORDER_MARK, nameFormat } from './name-format.ts'
 
 export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
@@ -263,20 +263,14 @@ function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json
     if (!(fault instanceof JsonError)) throw fault
     const format = nameFormat(bytes)
     const reason = format === null ? fault.message : `got ${format}`
-    if (!isAnyJson(bytes)) throw new EvidenceError('not_json', `${what} is not JSON: ${reason}`)
+    // A less strict parser reads JSON after a byte order mark.
+    const isOther = NOT_JSON.has(fault.code) && format !== BYTE_ORDER_MARK
+    if (isOther) throw new EvidenceError('not_json', `${what} is not JSON: ${reason}`)
     throw unfit(`${what} is not JSON with one meaning only: ${reason}`)
   }
 }
 
-/** True if an ordinary, less strict parser accepts these bytes as JSON. */
-function isAnyJson(bytes: Uint8Array): boolean {
-  try {
-    JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-    return true
-  } catch {
-    return false
-  }
-}
+const NOT_JSON: ReadonlySet<JsonErrorCode> = new Set(['syntax', 'invalid_utf8'])
 
 /** Converts a format error of `parse` to an EvidenceError. Its message begins with `where`. */
 function withEvidenceError<Value>(parse: () => Value, where = ''): Value {

@@ -132,6 +132,13 @@ it.each<[string, unknown, unknown, RegExp]>([
   expect(() => read(input, request)).toThrow(message)
 })
 
+it('the rest of a text that is nested too deep is not read: it may not fit into memory', () => {
+  const reading = () => readEvidence(bytes(`{"format":${'['.repeat(1_000_000)}`), null)
+  expect(reading).toThrow(
+    /^the input is not JSON with one meaning only: expected at most 144 arrays/,
+  )
+})
+
 it.each([
   ['UTF-16', Buffer.from('\ufeff{}', 'utf16le')],
   ['gzip', gzipSync('{}')],
