@@ -190,9 +190,9 @@ it('the sums in SHA256SUMS hold', () => {
  * As it is sent to a browser, together with the packages that it imports. The verifiers of
  * providers' evidence (TDX, SEV-SNP, NVIDIA, Sigstore) take 55,000 bytes: an application that bundles
  * with tree shaking or splitting has them only if it uses them. The readers of streams, which settle
- * what providers send, took 3,000.
+ * what providers send, took 3,000; evidence of several calls in one file took 400.
  */
-const LIBRARY_GZIP_BYTES_MAX = 138_000
+const LIBRARY_GZIP_BYTES_MAX = 138_500
 
 it.each([
   ['attestation', LIBRARY_GZIP_BYTES_MAX],

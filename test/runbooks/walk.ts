@@ -45,6 +45,8 @@ export type Walk = {
    * when a step fails, and when it prints something else than the page says.
    */
   section(title: string): Promise<readonly Walked[]>
+  /** What the steps printed until now, that of the step that runs included. */
+  printed(): string
   /** Walks all that is left. */
   rest(): Promise<readonly Walked[]>
   /** Ends the walk: the sections that follow are for what did not happen. */
@@ -127,6 +129,7 @@ export async function walkText(
         throw new Error(`expected the next step to be of ${JSON.stringify(title)}, got ${found}`)
       return walkWhile(() => left[0]?.section === title)
     },
+    printed: bash.printed,
     rest: () => walkWhile(() => left.length > 0),
     leave: () => void left.splice(0),
   })
@@ -172,6 +175,7 @@ function startBash(folder: string, { variables = {}, programs = [] }: WalkOption
   bash.stdin.write('exec 2>&1; set -euo pipefail\n')
   let number = 0
   return {
+    printed: () => written,
     async run(command: string): Promise<{ readonly code: number; readonly output: string }> {
       const file = join(folder, '.steps', `${number++}.sh`)
       await mkdir(dirname(file), { recursive: true })
