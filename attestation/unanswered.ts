@@ -15,7 +15,8 @@ export type Unanswered = {
   readonly n?: number
 }
 
-export const UNANSWERED_MAX = 10_000
+/** The last call of a session has its own, and those of the session without a proven answer. */
+export const UNANSWERED_MAX = 20_000
 
 const { arrayOf, countOf, invalid, membersOf, textOf } = formsOf('invalid_unanswered')
 

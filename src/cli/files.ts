@@ -55,7 +55,13 @@ export function refuseUrl(text: string, expected: string): void {
     )
 }
 
-/** Replaces each folder among `sources` with its files, without hidden ones. Throws CliError. */
+/** Files that the proxy keeps beside the file of a session, while it is written. */
+const BESIDE_SESSION = /\.(?:calls|part|lock)$/
+
+/**
+ * Replaces each folder among `sources` with its files, without hidden ones and those that the proxy
+ * keeps beside a session's file. Throws CliError.
+ */
 export async function listFiles(sources: readonly string[]): Promise<readonly string[]> {
   const files: string[] = []
   for (const source of sources) {
@@ -73,6 +79,7 @@ async function filesIn(folder: string): Promise<readonly string[]> {
   const entries = await readdir(folder, { withFileTypes: true })
   const names = entries
     .filter((entry) => entry.isFile() && !entry.name.startsWith('.'))
+    .filter(({ name }) => !BESIDE_SESSION.test(name))
     .map(({ name }) => join(folder, name))
   if (names.length === 0)
     throw new CliError(`${printable(folder)} has no files`, EXIT_CODES.unavailable)

@@ -161,27 +161,23 @@ function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
   return { name: null, bytes, origin: null, receipt: null }
 }
 
-/** The file is a document, or evidence that has one for each provider's key or more. */
+/** The file is a document, or evidence: then each document of it with each key that it is for. */
 function evidenceIn(bytes: Uint8Array): readonly FoundEvidence[] {
   const json = attempt(() => parseExactJson(bytes))
   if ('value' in json && memberAt(json.value, 'format') !== BUNDLE_FORMAT)
     return [{ name: null, bytes, origin: null, receipt: null }]
   const calls = readEvidenceFile(bytes, 'the file', EXIT_CODES.usage)
-  const found = calls.flatMap(({ provider_evidence: part, record: { receipt } }) =>
-    part?.document === undefined
-      ? []
-      : [
-          {
-            name: receipt.provider.name,
-            bytes: decodeBase64(part.document),
-            origin: null,
-            receipt,
-          },
-        ],
-  )
-  if (found.length === 0)
+  const found = new Map<string, FoundEvidence>()
+  for (const { provider_evidence: part, record } of calls) {
+    const { receipt } = record
+    const key = `${part?.sha256} ${receipt.provider.origin} ${receipt.provider.tls?.spki_sha256}`
+    if (part?.document === undefined || found.has(key)) continue
+    const bytes = decodeBase64(part.document)
+    found.set(key, { name: receipt.provider.name, bytes, origin: null, receipt })
+  }
+  if (found.size === 0)
     throw new CliError('the evidence has no evidence of its provider', EXIT_CODES.unavailable)
-  return found
+  return [...found.values()]
 }
 
 /** A null `provider` or `policies` selects all evidence. */

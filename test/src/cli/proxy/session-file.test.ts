@@ -151,7 +151,7 @@ describe('a session that stops and starts again', () => {
     ['without its call', lostLine({}), 'an object of format'],
     ['with one more member', lostLine({ call, more: 1 }), 'an object of format'],
     ['with a short call', lostLine({ call: '01' }), '16 lower-case hex digits'],
-    ['with no requests', lostLine({ call, unanswered: [] }), 'an array of 1 to 10000 entries'],
+    ['with no requests', lostLine({ call, unanswered: [] }), 'an array of 1 to 20000 entries'],
     ['of no request', lostLine({ call, unanswered: lostAt(0, 0) }), 'a count from 1'],
     [
       'of another version',
