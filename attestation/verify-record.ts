@@ -80,9 +80,7 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
     ),
     made('receipt in log', () => checkReceiptInLog(subject)),
     made('tree head', () => checkTreeHead(subject, options.recover)),
-    made('anchor', () =>
-      skip('needs the transaction of tx_hash, from the chain or an evidence bundle'),
-    ),
+    made('anchor', () => skip('needs the transaction of tx_hash, from the chain or evidence')),
   ]
   return { checks, ok: checks.every(({ outcome }) => outcome !== 'failed') }
 }

@@ -70,7 +70,7 @@ export type CheckedAnswer = {
 /**
  * Checks a whole answer, or all chunks of a stream, against the call and the notaries. Throws
  * AffidavitError with the code of the first fault, and with all checks that were made. Does NOT
- * prove: that the log's head is anchored (an evidence bundle proves that); that the provider ran
+ * prove: that the log's head is anchored (evidence proves that); that the provider ran
  * the model it names; that the call was not read on its way.
  */
 export async function checkAnswer(

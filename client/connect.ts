@@ -106,7 +106,7 @@ export type Affidavit = {
    * listener.
    */
   onProof(listener: (proof: Proof) => void | Promise<void>): () => void
-  /** Waits until the chain has a call's anchor. Returns the call's checked evidence bundle. */
+  /** Waits until the chain has a call's anchor. Returns the call's checked evidence. */
   anchored(proof: KeptProof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
    * Replaces `policy.enclaves.releases` with newer releases, signed by the same keys. Each new

@@ -349,7 +349,7 @@ export type GatewayConfig = {
   readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
-  /** The source that evidence bundles name. Null: bundles name no source. */
+  /** The source that evidence names. Null: evidence names no source. */
   readonly source: BundleSource | null
 }
 

@@ -24,7 +24,7 @@ import { type BundleContext, type BundlePolicy, readContext, readPolicy } from '
 import { isRefused, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /**
- * Checks all facts of an evidence bundle, with no network and no clock. `json` is
+ * Checks all facts of evidence, with no network and no clock. `json` is
  * attacker-controlled: read its text with parseExactJson. Never rejects because of the bundle: a
  * missing or malformed part fails the check that needs it. Rejects with PolicyError, before any
  * check, when policy or context has a wrong form.

@@ -8,7 +8,7 @@ import { currentAnchor } from './anchors-store.ts'
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
- * Proves that a transaction and its receipt are in a block. An evidence bundle contains the same
+ * Proves that a transaction and its receipt are in a block. Evidence contains the same
  * members (attestation/evidence, Format).
  */
 export type BlockProof = BlockPlace & {

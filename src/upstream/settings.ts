@@ -102,7 +102,7 @@ export const UPSTREAM_FIELDS = {
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
    * Origin under which callers reach this service, `https://api.example.com`. The addresses of
-   * images use it. With OPERATOR_NAME or RELEASES_URL, evidence bundles also name it, as a hint at
+   * images use it. With OPERATOR_NAME or RELEASES_URL, evidence also names it, as a hint at
    * their source; no check uses this hint. Default: an image's address has the origin that the
    * caller called, with http, so set this variable behind a proxy that ends TLS. Bundles then name
    * no origin.

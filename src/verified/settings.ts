@@ -10,7 +10,7 @@ import { textField, url } from '../runtime/fields.ts'
 
 export const SOURCE_FIELDS = {
   /**
-   * Name of the person or company that runs this service, `Example Ltd`. Evidence bundles have it,
+   * Name of the person or company that runs this service, `Example Ltd`. Evidence has it,
    * as a hint for readers who want to know whom to ask: nothing checks it. Default: none.
    */
   OPERATOR_NAME: textField
@@ -18,7 +18,7 @@ export const SOURCE_FIELDS = {
     .optional(),
   /**
    * URL where the operator publishes the signed list of releases,
-   * `https://example.com/releases.json`. Evidence bundles have it, also only as a hint. Default:
+   * `https://example.com/releases.json`. Evidence has it, also only as a hint. Default:
    * none.
    */
   RELEASES_URL: url(['http', 'https'])

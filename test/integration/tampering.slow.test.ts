@@ -161,7 +161,7 @@ describe('a record that was tampered with', () => {
     )
   })
 
-  it('a changed id or tx_hash of a record is not detected: those are for evidence bundles', async () => {
+  it('a changed id or tx_hash of a record is not detected: evidence shows it', async () => {
     expect(await isCaught(changeAt(record, ['id'], () => 'x'))).toBe(false)
     expect(await isCaught(changeAt(record, ['tx_hash'], () => `0x${'00'.repeat(32)}`))).toBe(false)
   })

@@ -11,7 +11,7 @@ export type Scene = {
   readonly notary: string
   /** A completion that is anchored. */
   readonly hash: string
-  /** Its evidence bundle, as text. */
+  /** Its evidence, as text. */
   readonly bundle: string
   /** The URL of the evidence, saved as one HTML file. */
   readonly savedFile: string

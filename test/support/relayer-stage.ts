@@ -52,7 +52,7 @@ type AnchoringGateway = {
   /** Seals a completion, and gives its record once it is committed. */
   complete(signal?: AbortSignal): Promise<AnsweredRecord>
   read(hash: string): Promise<StoredRecord>
-  /** The evidence bundle of the record with this hash. */
+  /** The evidence of the record with this hash. */
   bundle(hash: string): Promise<Readonly<Record<string, unknown>>>
   stop(): Promise<void>
 }

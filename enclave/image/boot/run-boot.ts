@@ -138,7 +138,7 @@ export async function completeChat(gateway: StartedGateway, prompt: string): Pro
 }
 
 /**
- * Waits until a block contains a completion's anchor, and returns the evidence bundle. Rejects with
+ * Waits until a block contains a completion's anchor, and returns the evidence. Rejects with
  * BootError `call_failed` or `timeout`.
  */
 async function fetchEvidence(gateway: StartedGateway, hash: string): Promise<JsonObject> {

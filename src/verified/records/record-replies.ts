@@ -151,4 +151,4 @@ export const evidenceBundle = z
       .optional()
       .describe('Where the bundle is from: a hint for its reader, which nothing checks'),
   })
-  .describe('Evidence bundle: record, proof, anchor, block and attestation, to be checked offline')
+  .describe('Evidence: record, proof, anchor, block and attestation, to be checked offline')

@@ -98,13 +98,9 @@ export const TERMS: readonly {
     unused: '',
   },
   {
-    term: 'evidence bundle',
-    means: 'one file with all data for an offline check of one completion',
-    unused: '',
-  },
-  {
-    term: 'saved proof',
-    means: 'one file of a caller with one call: request, answer, proof',
+    term: 'evidence',
+    means:
+      'one file with all data for an offline check of one call, or of several, a call per line',
     unused: '',
   },
   {

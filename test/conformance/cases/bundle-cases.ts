@@ -993,7 +993,7 @@ const exchanges: readonly Draft[] = [
   }),
 ]
 
-/** Cases whose source is an evidence bundle; document-cases.ts has more of them. */
+/** Cases whose source is evidence; document-cases.ts has more of them. */
 export const bundleCases: readonly Draft[] = [
   ...holds,
   ...open,

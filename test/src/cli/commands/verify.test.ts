@@ -65,7 +65,7 @@ const outcomeOf = (
   name: string,
 ) => report.bundle.checks.find((check) => check.name === name)?.outcome
 
-describe('affidavit verify, of an evidence bundle', () => {
+describe('affidavit verify, of evidence', () => {
   it('verify says VERIFIED when measurements, configuration and root are the expected ones', async () => {
     const { code, stdout } = await runCommand('verify', file, ...expected())
     expect(code).toBe(0)
