@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readEvidenceLines } from '#attestation/evidence/evidence-lines.ts'
 import { connect } from '#client/index.ts'
 import { type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import {
@@ -67,7 +68,7 @@ describe('affidavit proxy --session', () => {
     expect(verified.stdout).toMatch(/^VERIFIED: /)
     expect(verified.stdout).toContain('These are 7 calls of one session')
     expect(verified.code).toBe(0)
-    expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(7)
+    expect(readEvidenceLines(readFileSync(file))).toHaveLength(7)
     expect(existsSync(`${file}.calls`)).toBe(false)
     const proxy = ['proxy', '--url', service.url, '--policy', service.policyFile, '--port', '0']
     const again = await runCli(proxy.concat('--session', file))
@@ -95,7 +96,7 @@ describe('affidavit proxy --session', () => {
     expect(output).toContain('This session had its last call')
     const verified = await verify(file)
     expect(verified.stdout).toMatch(/^VERIFIED: /)
-    expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(1)
+    expect(readEvidenceLines(readFileSync(file))).toHaveLength(1)
     expect(existsSync(`${file}.calls`)).toBe(false)
   })
 
@@ -136,7 +137,7 @@ describe('affidavit proxy --session', () => {
     expect((await again.stop()).code).toBe(0)
     const verified = await verify(file)
     expect(verified.stdout).toMatch(/^VERIFIED: /)
-    expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(3)
+    expect(readEvidenceLines(readFileSync(file))).toHaveLength(3)
     expect(existsSync(`${file}.calls`)).toBe(false)
   })
 
