@@ -192,7 +192,7 @@ it('the sums in SHA256SUMS hold', () => {
  * with tree shaking or splitting has them only if it uses them. The readers of streams, which settle
  * what providers send, took 3,000; evidence of several calls in one file took 400.
  */
-const LIBRARY_GZIP_BYTES_MAX = 138_500
+const LIBRARY_GZIP_BYTES_MAX = 139_000
 
 it.each([
   ['attestation', LIBRARY_GZIP_BYTES_MAX],
