@@ -58,12 +58,14 @@ export function callsInPage(calls: readonly JsonObject[]): Json {
  */
 export function readEvidenceLines(bytes: Uint8Array): readonly JsonObject[] | null {
   const first = attempt(() => readLine(bytes, 0))
-  if ('fault' in first || !isEvidence(first.value.json)) return null
-  const calls: JsonObject[] = []
-  for (let place = 0; place < bytes.length; ) {
-    const { json, end } = readLine(bytes, place)
-    calls.push(callAt(json, calls.length))
-    place = end
+  if ('fault' in first) return null
+  const { json, end } = first.value
+  if (!isEvidence(json)) return null
+  const calls = [json]
+  for (let place = end; place < bytes.length; ) {
+    const line = readLine(bytes, place)
+    calls.push(callAt(line.json, calls.length))
+    place = line.end
   }
   return shareDocuments(calls)
 }

@@ -100,12 +100,7 @@ function withKept(
     ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
   )
   if (!isOwn || kept.answer === undefined || Object.hasOwn(given, 'events')) return completed
-  const { events, idempotent } = keptEventsOf(kept.answer)
-  return {
-    ...completed,
-    ...(events === undefined ? {} : { events: events.map((event) => ({ ...event })) }),
-    ...(idempotent === undefined ? {} : { idempotent }),
-  }
+  return { ...completed, ...keptEventsOf(kept.answer) }
 }
 
 function describeCall(bundle: EvidenceBundle): ShownExchange {
